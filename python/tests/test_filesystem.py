@@ -189,3 +189,36 @@ def test_a_new_file_needs_no_right_to_replace(tmp_path: Path) -> None:
         with pytest.raises(wellspring.errors.NoHost, match="allow-overwrite"), fsspec.open(name, "wb") as file:
             file.write(b"second")
         assert (tmp_path / "new").read_bytes() == b"first"
+
+
+def test_many_files_and_whole_directories_come_at_once(tmp_path: Path, data: random.Random) -> None:
+    contents = {f"f{n}": data.randbytes(2_000 + n) for n in range(40)}
+    folders = [tmp_path / str(n) for n in range(2)]
+    for folder in folders:
+        (folder / "set" / "deep").mkdir(parents=True)
+        for name, content in contents.items():
+            (folder / "set" / name).write_bytes(content)
+        (folder / "set" / "deep" / "last").write_bytes(b"last")
+    hosts = [HostProcess(folder) for folder in folders]
+    try:
+        fs, root = fsspec.url_to_fs(url(hosts, "set"), timeout=2)
+        paths = {f"{root}/{name}": content for name, content in contents.items()}
+        assert fs.cat(list(paths)) == paths
+        with pytest.raises(FileNotFoundError):
+            fs.cat([*paths, f"{root}/none"])
+        assert fs.cat([*paths, f"{root}/none"], on_error="omit") == paths
+        # As fsspec has it: to a new directory, into one that is there, and the content of one; then file by file, since
+        # the hosts differ in another one.
+        for target, found in (("new", "new"), ("new", "new/set"), ("other", "other")):
+            fs.get(f"{root}/" if target == "other" else root, str(tmp_path / target), recursive=True)
+            for name, content in {**contents, "deep/last": b"last"}.items():
+                assert (tmp_path / found / name).read_bytes() == content
+            (folders[1] / "set" / "only here").write_bytes(b"more")
+        assert (tmp_path / "other" / "only here").read_bytes() == b"more"
+        fs.get(f"{root}/f1", str(tmp_path / "made" / "f1"))
+        assert (tmp_path / "made" / "f1").read_bytes() == contents["f1"]
+        with pytest.raises(IsADirectoryError):
+            fs.get_file(f"{root}/f1", str(tmp_path / "made"))
+    finally:
+        for host in hosts:
+            host.kill()

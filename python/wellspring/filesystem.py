@@ -14,13 +14,15 @@ import shutil
 import sys
 import tempfile
 import threading
-from typing import IO, TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
 
 from .errors import NoHost, NoSuchRange, ReplicasDiffer
 from .reports import FetchReport
-from .transfers import Client, Entry, get, ls, put
+from .transfers import Client, Entry, put
 
 if TYPE_CHECKING:
     from ._native import Memory
@@ -32,6 +34,23 @@ _BLOCK = 128 * 1024
 
 _LONGEST_AHEAD = 64 * 1024 * 1024
 """What is fetched beyond what was asked for, at most."""
+
+
+_AT_ONCE = 8
+"""Files that are fetched at one time."""
+
+_T = TypeVar("_T")
+
+
+def _together(function: Callable[[str], _T], paths: Iterable[str]) -> list[_T]:
+    """What the function gives for each of many paths, some of them at a time."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(function, paths))
+
+
+def _no_such_file(error: NoHost) -> bool:
+    """Whether all hosts that are there say that they have none of that name."""
+    return {host.kind for host in error.hosts} - {"silent", "port closed", "unresolved"} == {"not found"}
 
 
 class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -73,14 +92,14 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         """What a directory has. Hosts may differ there, and do in times unless these were copied, too: then it has what
         any of them has, as the first of these says. The bytes of files are compared when they are read."""
         try:
-            return ls(f"{directory}/", **self._access)
+            return self._own_client().ls(f"{directory}/")
         except ReplicasDiffer:
             pass
         hosts, slash, name = directory.partition("/")
         found: dict[str, Entry] = {}
         for host in hosts.split(","):
             try:
-                entries = ls(f"{host}{slash}{name}/", **self._access)
+                entries = self._own_client().ls(f"{host}{slash}{name}/")
             except NoHost:
                 continue
             for entry in entries:
@@ -124,9 +143,10 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         """The path of a copy of what the hosts have now."""
         state = (info["size"], info["mtime"])
         local = os.path.join(cache, path.replace("%", "%25").replace("/", "%2F"))
+        client = self._own_client()
         with self._lock:
             if self._states.get(path) != state or not os.path.exists(local):
-                get(path, local, force=True, **self._access)
+                client.get(path, local, force=True)
                 self._states[path] = state
         return local
 
@@ -160,17 +180,58 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         except NoSuchRange:
             return b""
         except NoHost as error:
-            answers = {host.kind for host in error.hosts} - {"silent", "port closed", "unresolved"}
-            if answers == {"not found"}:
+            if _no_such_file(error):
                 raise FileNotFoundError(str(error)) from error
             raise
 
+    def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **options: Any) -> Any:
+        """The bytes of a file, or those of many by their paths; several are fetched at one time."""
+        paths = self.expand_path(path, recursive=recursive)
+        if isinstance(path, str) and paths == [self._strip_protocol(path)]:
+            return self.cat_file(paths[0], **options)
+
+        def content(path: str) -> bytes | Exception:
+            try:
+                return self.cat_file(path, **options)
+            except Exception as error:
+                if on_error == "raise":
+                    raise
+                return error
+
+        contents = zip(paths, _together(content, paths), strict=True)
+        return {path: content for path, content in contents if on_error != "omit" or isinstance(content, bytes)}
+
+    def get(self, rpath: Any, lpath: Any, recursive: bool = False, **options: Any) -> None:
+        """Fetches files; a directory, unless options say otherwise, by one transfer."""
+        is_one = isinstance(rpath, str) and isinstance(lpath, str) and not any(each in rpath for each in "*?[")
+        if recursive and is_one and not options and self.isdir(rpath):
+            path = cast(str, self._strip_protocol(rpath))
+            # By fsspec's rules: into a directory that is there, unless its content is meant.
+            inside = os.path.isdir(lpath) and not rpath.endswith("/")
+            target = os.path.join(lpath, path.rpartition("/")[2]) if inside else lpath
+            try:
+                self._own_client().get(f"{path}/", target)
+                return
+            except ReplicasDiffer:
+                pass  # In other files, maybe, or in times: then each file has to agree.
+        super().get(rpath, lpath, recursive=recursive, **options)
+
     def get_file(self, rpath: str, lpath: str, **options: Any) -> None:
-        """Fetches a file."""
-        if self.isdir(rpath):
+        """Fetches a file, or makes a directory."""
+        path = cast(str, self._strip_protocol(rpath))
+        if os.path.isdir(lpath):
+            if not self.isdir(path):
+                raise IsADirectoryError(lpath)
+            return
+        os.makedirs(os.path.dirname(os.path.abspath(lpath)), exist_ok=True)
+        try:
+            self._own_client().get(path, lpath, force=True)
+        except NoHost as error:
+            if not _no_such_file(error):
+                raise
+            if not self.isdir(path):
+                raise FileNotFoundError(str(error)) from error
             os.makedirs(lpath, exist_ok=True)
-        else:
-            get(cast(str, self._strip_protocol(rpath)), lpath, force=True, **self._access)
 
     def put_file(self, lpath: str, rpath: str, **options: Any) -> None:
         """Puts a file to all the hosts."""

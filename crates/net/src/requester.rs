@@ -24,7 +24,8 @@ use crate::protocols::DriverHandle;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Pauses before asking again for an answer that takes time: the first, and the longest.
-const PENDING_PAUSE: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+const PENDING_PAUSE: (Duration, Duration) =
+    (Duration::from_micros(500), Duration::from_millis(100));
 /// Challenges in a row, at most: a server that goes on challenging does not follow the protocol.
 const MAX_CHALLENGES: u32 = 4;
 
