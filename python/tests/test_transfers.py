@@ -145,6 +145,8 @@ def test_put_and_listing(server: Served, tmp_path: Path, data: random.Random) ->
     entries = wellspring.ls(host.address, recursive=True, digests=True)
     assert [entry.path for entry in entries] == ["deep", "deep/er", "deep/er/new"]
     assert entries[-1].digest == report.digest and entries[-1].size == 50_000
+    stat = wellspring.stat(f"{host.address}/{entries[-1].path}")
+    assert (stat.size, stat.digest) == (50_000, report.digest)
     (tmp_path / "other").write_bytes(b"other")
     with pytest.raises(errors.NoHost, match="nothing was sent") as caught:
         wellspring.put(tmp_path / "other", host.address, name="deep/er/new", force=True)
@@ -274,6 +276,20 @@ def test_async_twins(server: Served, tmp_path: Path, data: random.Random) -> Non
 
     asyncio.run(all_at_once())
     assert (served / "five").read_bytes() == contents[1]
+
+
+def test_replicas_that_differ_have_no_one_digest(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "object").write_bytes(bytes([number]))
+    (tmp_path / "2" / "one").write_bytes(b"alone")
+    with wellspring.serve(tmp_path / "1", own_address()) as a, wellspring.serve(tmp_path / "2", own_address()) as b:
+        both = f"{a.address},{b.address}"
+        with pytest.raises(errors.ReplicasDiffer):
+            wellspring.stat(f"{both}/object")
+        assert asyncio.run(wellspring.stat_async(f"{both}/one")) == wellspring.stat(f"{b.address}/one")
+        with pytest.raises(errors.NoHost):
+            wellspring.stat(f"{both}/none")
 
 
 def test_a_cancelled_task_ends_its_transfer(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Wellspring for Python: fountain codes, transfers from many replicas at once, simulations.
 
 - :mod:`wellspring.codec`: RaptorQ on bytes, memoryviews and NumPy arrays.
-- :mod:`wellspring.transfers`: ``get``, ``read``, ``put``, ``ls``, ``serve`` and their async twins.
+- :mod:`wellspring.transfers`: ``get``, ``read``, ``put``, ``ls``, ``stat``, ``serve`` and their async twins.
 - :mod:`wellspring.filesystem`: ``wellspring://HOST,HOST/PATH`` for whatever reads through fsspec.
 - :mod:`wellspring.sim`: the packet-level simulator, results as tables.
 - :mod:`wellspring.sweep`: many simulations by any executor, resumable.
@@ -42,6 +42,8 @@ from .transfers import (
     read_into,
     read_into_async,
     serve,
+    stat,
+    stat_async,
 )
 
 __all__ = [
@@ -75,6 +77,8 @@ __all__ = [
     "read_into_async",
     "serve",
     "sim",
+    "stat",
+    "stat_async",
 ]
 
 if hasattr(_os, "register_at_fork"):

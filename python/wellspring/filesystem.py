@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
 
-from .errors import NoHost, NoSuchRange, ReplicasDiffer
-from .reports import FetchReport
+from .errors import NoHost, NoSuchRange, ReplicasDiffer, UsageError
+from .reports import FetchReport, ObjectStat
 from .transfers import Client, Entry, put
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         self._cache = cache
         self._lock = threading.Lock()
         self._client: tuple[int, Client] | None = None
-        self._states: dict[str, tuple[int | None, float]] = {}
+        self._digests: dict[str, str] = {}
 
     def _info(self, directory: str, entry: Entry) -> dict[str, Any]:
         kind = {"file": "file", "directory": "directory", "link": "link"}.get(entry.kind, "other")
@@ -139,26 +139,36 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 self._client = (os.getpid(), Client(**self._access))
             return self._client[1]
 
-    def _fetched(self, path: str, cache: str, info: dict[str, Any]) -> str:
+    def _stat(self, path: str) -> ObjectStat:
+        """Length and digest of a file."""
+        try:
+            return self._own_client().stat(path)
+        except UsageError as error:
+            raise IsADirectoryError(path) from error
+        except NoHost as error:
+            if not _no_such_file(error):
+                raise
+            if self.isdir(path):
+                raise IsADirectoryError(path) from error
+            raise FileNotFoundError(str(error)) from error
+
+    def _fetched(self, path: str, cache: str, digest: str) -> str:
         """The path of a copy of what the hosts have now."""
-        state = (info["size"], info["mtime"])
         local = os.path.join(cache, path.replace("%", "%25").replace("/", "%2F"))
         client = self._own_client()
         with self._lock:
-            if self._states.get(path) != state or not os.path.exists(local):
+            if self._digests.get(path) != digest or not os.path.exists(local):
                 client.get(path, local, force=True)
-                self._states[path] = state
+                self._digests[path] = digest
         return local
 
     def _open(self, path: str, mode: str = "rb", **options: Any) -> IO[bytes]:
         path = cast(str, self._strip_protocol(path))
         if mode == "rb":
-            info = self.info(path)
-            if info["type"] == "directory":
-                raise IsADirectoryError(path)
+            stat = self._stat(path)
             if self._cache is not None:
-                return open(self._fetched(path, self._cache, info), "rb")
-            return io.BufferedReader(_Remote(self._own_client(), path, info["size"]), _BLOCK)
+                return open(self._fetched(path, self._cache, stat.digest), "rb")
+            return io.BufferedReader(_Remote(self._own_client(), path, stat.size), _BLOCK)
         if mode in ("wb", "xb"):
             return _Upload(path, mode == "wb", self._access)
         raise ValueError(f"mode {mode}: files are read (rb) or written as a whole (wb, xb)")

@@ -14,6 +14,7 @@ __all__ = [
     "FetchReport",
     "GetOptions",
     "LsOptions",
+    "ObjectStat",
     "PutOptions",
     "PutReport",
     "ReadOptions",
@@ -228,6 +229,14 @@ class Entry:
     """A link's target, or why something is not served."""
 
 
+@dataclass(frozen=True)
+class ObjectStat:
+    """What hosts say of an object without moving it."""
+
+    size: int
+    digest: str
+
+
 def fetch_report(text: str) -> FetchReport:
     fields = json.loads(text)
     replicas = tuple(Replica(**replica) for replica in fields.pop("replicas"))
@@ -248,3 +257,7 @@ def put_report(text: str) -> PutReport:
 
 def entries(text: str) -> list[Entry]:
     return [Entry(**entry) for entry in json.loads(text)]
+
+
+def object_stat(text: str) -> ObjectStat:
+    return ObjectStat(**json.loads(text))

@@ -34,6 +34,7 @@ from .reports import (
     GetOptions,
     LsCall,
     LsOptions,
+    ObjectStat,
     Progress,
     PutCall,
     PutOptions,
@@ -46,6 +47,7 @@ from .reports import (
     Update,
     entries,
     fetch_report,
+    object_stat,
     put_report,
     tree_report,
 )
@@ -62,6 +64,7 @@ __all__ = [
     "FetchReport",
     "GetOptions",
     "LsOptions",
+    "ObjectStat",
     "PutOptions",
     "PutReport",
     "ReadOptions",
@@ -82,6 +85,8 @@ __all__ = [
     "read_into",
     "read_into_async",
     "serve",
+    "stat",
+    "stat_async",
 ]
 
 _Path: TypeAlias = str | os.PathLike[str]
@@ -322,6 +327,14 @@ class Client:
     ls = _waiting(_ls)
     ls_async = _awaiting(_ls)
 
+    def _stat(self, source: str) -> _Pending[ObjectStat]:
+        """The length and the digest of an object, in which all hosts that have it must agree. No byte of it moves."""
+        hosts, name = _split(source)
+        return _Pending(self._native.stat(hosts, name), object_stat)
+
+    stat = _waiting(_stat)
+    stat_async = _awaiting(_stat)
+
     def _put(self, path: _Path, hosts: str | Iterable[str], **options: Unpack[PutOptions]) -> _Pending[PutReport]:
         """Puts a file to hosts that run ``wellspring serve --allow-put``. Options: :class:`PutOptions`."""
         _check(options, PutOptions)
@@ -395,6 +408,16 @@ def ls(source: str, **options: Unpack[LsCall]) -> list[Entry]:
 async def ls_async(source: str, **options: Unpack[LsCall]) -> list[Entry]:
     """As :func:`ls`; cancelling the task ends the transfer."""
     return await _alone_async(Client._ls, source, **options)
+
+
+def stat(source: str, **options: Unpack[Access]) -> ObjectStat:
+    """:meth:`Client.stat` by a client of its own. Options: :class:`Access`."""
+    return _alone(Client._stat, source, **options)
+
+
+async def stat_async(source: str, **options: Unpack[Access]) -> ObjectStat:
+    """As :func:`stat`."""
+    return await _alone_async(Client._stat, source, **options)
 
 
 def put(path: _Path, hosts: str | Iterable[str], **options: Unpack[PutCall]) -> PutReport:

@@ -76,7 +76,7 @@ pub async fn run(args: &StatArgs) -> Result<(), Failed> {
 async fn ask(client: &Client, host: &Host, from: &Source) -> Result<Found, Failed> {
     match from {
         Source::Object(from) => {
-            let stat = client.stat(host, &from.name).await;
+            let stat = client.stat(std::slice::from_ref(host), &from.name).await;
             let stat = stat
                 .map_err(|error| exit::of_fetch(&error, "wellspring serve", from.name.as_str()))?;
             Ok((None, stat.size, stat.digest))

@@ -137,6 +137,16 @@ impl Client {
         })
     }
 
+    /// Asks for an object's length and digest.
+    fn stat(&self, py: Python<'_>, hosts: Vec<String>, name: &str) -> PyResult<Transfer> {
+        let client = self.0.with(Arc::clone)?;
+        let (hosts, name) = (parse_hosts(py, &hosts)?, parse_name(py, name)?);
+        Transfer::start(None, move |_| async move {
+            let stat = client.stat(&hosts, &name).await.map_err(of_fetch)?;
+            Ok(json!({"size": stat.size, "digest": stat.digest.to_string()}))
+        })
+    }
+
     /// Puts a file to hosts.
     #[pyo3(signature = (path, hosts, name, replace=false, group=None, quorum=None, finish_rest=false, resume=true))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
