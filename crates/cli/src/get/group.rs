@@ -41,11 +41,19 @@ pub(super) struct Fetched {
     pub(super) error: Option<TreeError>,
 }
 
+impl Fetched {
+    /// A fetch that failed. What had come by then is in its place, but need not be on the disk: as likely as not the error
+    /// is that of the disk.
+    fn ended_by(error: TreeError, mut became: Became) -> Fetched {
+        became.retain(|_, reason| reason.is_some());
+        Fetched { became, error: Some(error), ..Fetched::default() }
+    }
+}
+
 /// Where objects go, and how.
 pub(super) struct Into {
     pub(super) client: Client,
     pub(super) directory: PathBuf,
-    pub(super) existing: Existing,
     pub(super) cut: Cut,
 }
 
@@ -98,7 +106,7 @@ impl Group {
         let fetched = self.fetch_together(into, updates.clone()).await;
         match &fetched.error {
             Some(TreeError::Disagreement(_) | TreeError::Fetch(FetchError::Differ { .. })) => {
-                self.fetch_singly(into, updates, fetched).await
+                self.fetch_singly(into, updates).await
             }
             _ => fetched,
         }
@@ -122,33 +130,26 @@ impl Group {
                 bytes: report.fetched_bytes,
                 error: None,
             },
-            Err(error) => Fetched { became, error: Some(error), ..Fetched::default() },
+            Err(error) => Fetched::ended_by(error, became),
         }
     }
 
-    /// Fetches what is not here yet.
-    async fn fetch_singly(
-        &self,
-        into: &Arc<Into>,
-        updates: Updates,
-        mut fetched: Fetched,
-    ) -> Fetched {
-        fetched.error = None;
-        let is_here = |name: &&String| fetched.became.get(*name) == Some(&None);
-        let missing: Vec<String> =
-            self.names.iter().filter(|name| !is_here(name)).cloned().collect();
-        let parts = updates.parts(missing.len());
-        let fetches = missing.iter().zip(parts).map(|(name, updates)| {
+    async fn fetch_singly(&self, into: &Arc<Into>, updates: Updates) -> Fetched {
+        let mut fetched = Fetched::default();
+        let parts = updates.parts(self.names.len());
+        let fetches = self.names.iter().zip(parts).map(|(name, updates)| {
             let path = self.directory.as_ref().map(|directory| format!("{directory}/{name}"));
             let object = ObjectName::new(path.as_ref().unwrap_or(name));
             let object = object.expect("the name of an object that was named");
             let options = FetchOptions::new(object).cut(into.cut).updates(updates);
-            let target = Target::File { path: into.directory.join(name), existing: into.existing };
+            // What was there before was asked about, or was not there.
+            let existing = Existing::Replace;
+            let target = Target::File { path: into.directory.join(name), existing };
             let (into, hosts) = (Arc::clone(into), self.hosts.clone());
             async move { into.client.fetch(&hosts, &options, target).await }
         });
         let reports = together(OBJECTS_AT_ONCE, fetches).await;
-        for (name, report) in missing.into_iter().zip(reports) {
+        for (name, report) in self.names.iter().zip(reports) {
             let became = match report {
                 Ok(report) => {
                     fetched.files += 1;
@@ -161,7 +162,7 @@ impl Group {
                     Some(reason)
                 }
             };
-            fetched.became.insert(name, became);
+            fetched.became.insert(name.clone(), became);
         }
         fetched
     }
@@ -236,6 +237,14 @@ mod tests {
             .map(|objects| objects.join(" "))
             .collect();
         assert_eq!(shown, ["a:4711/3", "a:4711/x/1 a:4711/x/2", "a:4711,b:4711/x/4"]);
+    }
+
+    #[test]
+    fn what_came_before_a_fetch_failed_is_not_said_to_be_here() {
+        let became = [("a", None), ("b", Some("a socket".to_owned()))];
+        let became = became.map(|(name, reason)| (name.to_owned(), reason)).into();
+        let fetched = Fetched::ended_by(TreeError::Stopped, became);
+        assert_eq!(fetched.became, Became::from([("b".to_owned(), Some("a socket".to_owned()))]));
     }
 
     #[test]

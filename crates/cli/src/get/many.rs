@@ -12,7 +12,6 @@ use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
-use wellspring_net::store::Existing;
 
 use crate::exit;
 use crate::keys::KeyArgs;
@@ -97,9 +96,8 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     let began = Instant::now();
     let mut outcome = Outcome::default();
     let mut first_error = None;
-    let existing = if args.force { Existing::Replace } else { Existing::Keep };
     let cut = args.cut.for_scdp()?;
-    let into = Into { client, directory: directory.to_owned(), existing, cut };
+    let into = Into { client, directory: directory.to_owned(), cut };
     let fetches = fetch_all(into, groups, display.updates());
     let interrupted = |_| {
         let text = "interrupted; run it again with --force to fetch what is missing";
