@@ -117,8 +117,9 @@ def test_listings_and_kinds(three_hosts: Hosts, content: bytes) -> None:
     for missing in ("deep/nothing", "nowhere/at/all"):
         with pytest.raises(FileNotFoundError):
             fs.open(f"{root}/{missing}")
-    with pytest.raises(IsADirectoryError):
-        fs.open(f"{root}/deep")
+    for directory in (f"{root}/deep", root):
+        with pytest.raises(IsADirectoryError):
+            fs.open(directory)
 
 
 def test_a_changed_file_is_fetched_anew(three_hosts: Hosts, content: bytes) -> None:

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
 
-from .errors import NoHost, NoSuchRange, ReplicasDiffer, UsageError
+from .errors import NoHost, NoSuchRange, ReplicasDiffer
 from .reports import FetchReport, ObjectStat
 from .transfers import Client, Entry, put
 
@@ -141,10 +141,10 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
 
     def _stat(self, path: str) -> ObjectStat:
         """Length and digest of a file."""
+        if "/" not in path:
+            raise IsADirectoryError(path)
         try:
             return self._own_client().stat(path)
-        except UsageError as error:
-            raise IsADirectoryError(path) from error
         except NoHost as error:
             if not _no_such_file(error):
                 raise
