@@ -51,7 +51,7 @@ impl Fetched {
 }
 
 /// Where objects go, and how.
-pub(super) struct Into {
+pub(super) struct Destination {
     pub(super) client: Client,
     pub(super) directory: PathBuf,
     pub(super) cut: Cut,
@@ -59,7 +59,7 @@ pub(super) struct Into {
 
 /// Fetches all groups, many at a time; gives each with what became of its objects.
 pub(super) async fn fetch_all(
-    into: Into,
+    into: Destination,
     groups: Vec<Group>,
     updates: Updates,
 ) -> Vec<(Group, Fetched)> {
@@ -102,7 +102,7 @@ pub(super) fn in_a_line(error: &impl std::error::Error) -> String {
 impl Group {
     /// By the directory's listing, with small objects in packs; one by one where hosts differ in what else they have
     /// there, or in its times.
-    async fn fetch(&self, into: &Arc<Into>, updates: Updates) -> Fetched {
+    async fn fetch(&self, into: &Arc<Destination>, updates: Updates) -> Fetched {
         let fetched = self.fetch_together(into, updates.clone()).await;
         match &fetched.error {
             Some(TreeError::Disagreement(_) | TreeError::Fetch(FetchError::Differ { .. })) => {
@@ -112,7 +112,7 @@ impl Group {
         }
     }
 
-    async fn fetch_together(&self, into: &Into, updates: Updates) -> Fetched {
+    async fn fetch_together(&self, into: &Destination, updates: Updates) -> Fetched {
         let options = TreeOptions::new(self.directory.clone())
             .level(true)
             .filter(filter(self))
@@ -134,7 +134,7 @@ impl Group {
         }
     }
 
-    async fn fetch_singly(&self, into: &Arc<Into>, updates: Updates) -> Fetched {
+    async fn fetch_singly(&self, into: &Arc<Destination>, updates: Updates) -> Fetched {
         let mut fetched = Fetched::default();
         let parts = updates.parts(self.names.len());
         let fetches = self.names.iter().zip(parts).map(|(name, updates)| {

@@ -18,7 +18,7 @@ use crate::keys::KeyArgs;
 use crate::progress::Display;
 use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, Source};
 
-use super::group::{Fetched, Group, Into, fetch_all, groups, in_a_line};
+use super::group::{Destination, Fetched, Group, fetch_all, groups, in_a_line};
 
 /// Longest list of objects that is read \[bytes\].
 const MAX_LIST_LEN: u64 = 64 << 20;
@@ -97,7 +97,7 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     let mut outcome = Outcome::default();
     let mut first_error = None;
     let cut = args.cut.for_scdp()?;
-    let into = Into { client, directory: directory.to_owned(), cut };
+    let into = Destination { client, directory: directory.to_owned(), cut };
     let fetches = fetch_all(into, groups, display.updates());
     let interrupted = |_| {
         let text = "interrupted; run it again with --force to fetch what is missing";
