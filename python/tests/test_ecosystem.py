@@ -44,6 +44,20 @@ def test_parquet_is_read_from_three_hosts_one_of_which_dies(three_hosts: Hosts) 
         assert polars.read_parquet(file)["n"].to_list() == frame["n"].to_list()
 
 
+def test_a_table_in_partitions_is_written_to_a_host_and_read_from_it(tmp_path: Path) -> None:
+    import pandas
+
+    frame = pandas.DataFrame({"year": [2024, 2025, 2025], "n": [1, 2, 3]})
+    host = HostProcess(tmp_path)
+    try:
+        name = url([host], "tables/counts")
+        frame.to_parquet(name, partition_cols=["year"])
+        assert len(list((tmp_path / "tables/counts/year=2025").glob("*.parquet"))) == 1
+        assert sorted(pandas.read_parquet(name)["n"]) == [1, 2, 3]
+    finally:
+        host.kill()
+
+
 def test_one_column_of_a_table_and_one_tensor_of_a_model_are_fetched_alone(
     three_hosts: Hosts, fetched: Fetched
 ) -> None:

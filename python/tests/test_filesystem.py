@@ -140,6 +140,9 @@ def test_what_is_written_goes_to_every_host(tmp_path: Path, data: random.Random)
         with fsspec.open(url(hosts, "checkpoint"), "wb") as file:
             file.write(content)
         assert [(folder / "checkpoint").read_bytes() for folder in folders] == [content] * 2
+        with fsspec.open(url(hosts, "runs/7/checkpoint"), "wb") as file:
+            file.write(content)
+        assert [(folder / "runs/7/checkpoint").read_bytes() for folder in folders] == [content] * 2
         with pytest.raises(RuntimeError), fsspec.open(url(hosts, "other"), "wb") as file:
             file.write(content)
             raise RuntimeError("the writer failed")

@@ -144,9 +144,9 @@ fn not_accepted_hint(hosts: &[HostError]) -> String {
         "Hosts take objects when they run `{server}`; an object of that name is replaced only with --force here and \
          --allow-overwrite there."
     );
-    let no_directory = "A put of one file makes no directories: make it there, or put a directory, which makes those \
-                        that are missing. All hosts take the object under one name: HOST,HOST/NAME.";
-    let hints = hints(hosts, server, no_directory, &refused);
+    let in_the_way = "Something that is no file has that name there, or what is no directory is on the way to it: choose \
+                      another name.";
+    let hints = hints(hosts, server, in_the_way, &refused);
     match hosts.iter().any(|host| host.trouble == HostTrouble::Unresolved) {
         true => format!("{hints}\nA put takes one file or directory: what follows are hosts."),
         false => hints,
@@ -249,9 +249,9 @@ mod tests {
         };
         let closed = hint(HostTrouble::PortClosed);
         assert!(closed.contains("HOST:PORT") && !closed.contains("--allow-overwrite"), "{closed}");
-        let no_directory = hint(HostTrouble::NotFound);
-        assert!(no_directory.contains("makes no directories"), "{no_directory}");
-        assert!(!no_directory.contains("--allow-put"), "{no_directory}");
+        let in_the_way = hint(HostTrouble::NotFound);
+        assert!(in_the_way.contains("another name"), "{in_the_way}");
+        assert!(!in_the_way.contains("--allow-put"), "{in_the_way}");
         assert!(hint(HostTrouble::Unresolved).contains("one file or directory"));
         assert!(hint(HostTrouble::Other).contains("--allow-put"));
     }

@@ -170,6 +170,20 @@ impl Disk for Process {
         Ok(())
     }
 
+    fn make_directory(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        self.begin(Kind::Name, name)?;
+        SystemDisk.make_directory(directory, name)?;
+        self.disk.made_directory(directory, name);
+        Ok(())
+    }
+
+    fn remove_directory(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        self.begin(Kind::Name, name)?;
+        SystemDisk.remove_directory(directory, name)?;
+        self.disk.removed_directory(directory, name);
+        Ok(())
+    }
+
     fn free(&self, _: &OwnedFd) -> io::Result<u64> {
         self.begin(Kind::Call, "free")?;
         Ok(self.disk.free())

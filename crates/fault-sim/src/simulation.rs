@@ -75,6 +75,7 @@ fn run_in(home: &Path, seed: u64) -> Run {
     let usual_mode = fs::metadata(home.join("outside")).map(mode).expect("a file");
     let rng = Seed(seed).stream("fault-sim");
     let disk = VirtualDisk::new(&root, Object::all(), rng);
+    disk.hold(&[], disk.chance(0.5));
     let simulation = Arc::new_cyclic(|itself| Simulation {
         account: Account::new(disk, usual_mode),
         itself: Weak::clone(itself),
@@ -264,7 +265,8 @@ impl Simulation {
             self.account.disk.breach("the directory cannot be cleaned".to_owned());
         }
         for folder in ["", "folder"] {
-            for entry in fs::read_dir(self.account.disk.root().join(folder)).expect("a directory") {
+            let entries = fs::read_dir(self.account.disk.root().join(folder));
+            for entry in entries.into_iter().flatten() {
                 let name = entry.expect("an entry").file_name();
                 if name.to_string_lossy().starts_with('.') {
                     self.account.disk.breach(format!("{} was left", name.display()));

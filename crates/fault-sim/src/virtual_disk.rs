@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::fstat;
+use rustix::fs::{AtFlags, fstat, statat};
 use wellspring_core::RandomStream;
 
 use crate::file_image::{FileImage, State as FileState};
@@ -59,6 +59,8 @@ struct Directory {
     live: BTreeMap<String, u64>,
     durable: BTreeMap<String, u64>,
     pending: Vec<NameChange>,
+    /// Its own name is on the disk.
+    is_durable: bool,
 }
 
 impl Directory {
@@ -161,22 +163,18 @@ impl VirtualDisk {
             breaches: Vec::new(),
         };
         let disk = VirtualDisk { root: root.to_owned(), objects, state: Mutex::new(state) };
-        disk.lay_out(vec![
-            (String::new(), BTreeMap::new()),
-            ("folder".to_owned(), BTreeMap::new()),
-        ]);
+        disk.hold(&[], true);
         disk
     }
 
-    /// Has objects, of the given numbers, under names of theirs, and nothing else.
-    pub(crate) fn hold(&self, held: &[(&str, usize)]) {
+    /// Has objects, of the given numbers, under names of theirs, and nothing else but the directory of the names, or
+    /// not even that.
+    pub(crate) fn hold(&self, held: &[(&str, usize)], has_folder: bool) {
         let state =
             |object: usize| FileState { bytes: self.objects[object].bytes.clone(), mode: 0o644 };
         let files = held.iter().map(|(name, object)| ((*name).to_owned(), state(*object)));
-        self.lay_out(vec![
-            (String::new(), files.collect()),
-            ("folder".to_owned(), BTreeMap::new()),
-        ]);
+        let folder = has_folder.then(|| ("folder".to_owned(), BTreeMap::new()));
+        self.lay_out([(String::new(), files.collect())].into_iter().chain(folder).collect());
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -377,9 +375,32 @@ impl VirtualDisk {
 
     pub(crate) fn synced(&self, directory: &impl AsFd) {
         let above = inode(directory);
-        if let Some(directory) = self.lock().directory(above) {
-            directory.sync();
+        let mut state = self.lock();
+        let Some(directory) = state.directory(above) else { return };
+        directory.sync();
+        let path = directory.path.clone();
+        for below in state.directories.values_mut().filter(|below| below.is_in(&path)) {
+            below.is_durable = true;
         }
+    }
+
+    /// A directory was made.
+    pub(crate) fn made_directory(&self, above: &impl AsFd, name: &str) {
+        let made = inode_of(above, name);
+        let mut state = self.lock();
+        let Some(path) = state.directory(inode(above)).map(|above| above.path_of(name)) else {
+            return;
+        };
+        state.directories.insert(made, Directory { path, ..Directory::default() });
+    }
+
+    /// An empty directory was removed. After a power cut it may be there again, which does no harm.
+    pub(crate) fn removed_directory(&self, above: &impl AsFd, name: &str) {
+        let mut state = self.lock();
+        let Some(path) = state.directory(inode(above)).map(|above| above.path_of(name)) else {
+            return;
+        };
+        state.directories.retain(|_, directory| directory.path != path);
     }
 
     /// The object under a name; a breach if it is none.
@@ -403,8 +424,16 @@ impl VirtualDisk {
             // Each file once: two names of one have the same bytes.
             let states: BTreeMap<u64, FileState> =
                 files.iter().map(|(number, image)| (*number, image.after_power_cut(rng))).collect();
+            let mut lost: Vec<&str> = Vec::new();
             for directory in paths {
                 let names = directory.after_power_cut(rng);
+                let is_below = |lost: &&str| {
+                    directory.path.strip_prefix(lost).is_some_and(|rest| rest.starts_with('/'))
+                };
+                if !directory.is_durable && rng.chance(0.5) || lost.iter().any(is_below) {
+                    lost.push(&directory.path);
+                    continue;
+                }
                 let file =
                     |(name, number): (String, u64)| Some((name, states.get(&number)?.clone()));
                 left.push((directory.path.clone(), names.into_iter().filter_map(file).collect()));
@@ -446,7 +475,8 @@ impl VirtualDisk {
             }
             let inode = inode(&File::open(&folder).expect("open"));
             let (live, durable, pending) = (names.clone(), names, Vec::new());
-            state.directories.insert(inode, Directory { path, live, durable, pending });
+            let is_durable = true;
+            state.directories.insert(inode, Directory { path, live, durable, pending, is_durable });
         }
     }
 }
@@ -470,9 +500,21 @@ impl State {
 }
 
 impl Directory {
+    /// Whether it is a directory in that one.
+    fn is_in(&self, above: &str) -> bool {
+        let (parent, _) = self.path.rsplit_once('/').unwrap_or(("", &self.path));
+        !self.path.is_empty() && parent == above
+    }
+
     fn path_of(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}/{name}", self.path) }
     }
+}
+
+/// The identity of what is in a directory.
+fn inode_of(above: &impl AsFd, name: &str) -> Inode {
+    let stat = statat(above, name, AtFlags::SYMLINK_NOFOLLOW).expect("it is there");
+    (stat.st_dev, stat.st_ino)
 }
 
 fn inode(file: &impl AsFd) -> Inode {

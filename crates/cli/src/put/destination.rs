@@ -22,6 +22,12 @@ impl FromStr for Destination {
             None => (text, None),
         };
         if let Some(place) = place.filter(|place| !place.is_empty()) {
+            // Hosts with a place each, rather than one that makes a directory `x,b`.
+            if place.contains(',') {
+                let text = "a comma in the name: all hosts get it under one name, A,B,C/NAME \
+                            (a name that has a comma is given by --name)";
+                return Err(text.to_owned());
+            }
             let name = place.strip_suffix('/').unwrap_or(place);
             ObjectName::new(name).map_err(|error| format!("bad name: {error}"))?;
         }
@@ -124,9 +130,10 @@ mod tests {
         assert_eq!(object(&["a"], None, "-"), None);
         assert_eq!(object(&["a/x", "b/y"], None, "f"), None);
         assert_eq!(object(&["a/x"], Some("y"), "f"), None);
+        assert_eq!(object(&["a,b"], Some("x,b/y"), "f"), some("x,b/y"));
         let hosts = to(&["a,b:5", "[::1]:6/x"], None).ok().map(|to| to.hosts.len());
         assert_eq!(hosts, Some(3));
-        for bad in ["a/../x", "a//", "a/x//", "", "/x", "a,/x"] {
+        for bad in ["a/../x", "a//", "a/x//", "", "/x", "a,/x", "a/x,b/x", "a/d/,b/d/"] {
             assert!(bad.parse::<Destination>().is_err(), "{bad}");
         }
     }

@@ -56,6 +56,32 @@ fn each_host_gets_the_object_by_unicast() {
 }
 
 #[test]
+fn directories_that_are_missing_there_are_made_and_go_with_an_object_that_does_not_come() {
+    let place = Place::new();
+    let bytes = random_bytes(300_000, 6);
+    let [a, b] = &takers(&place);
+    let (file, cache) = (file(&place, &bytes), place.path("cache"));
+    let put = |to: &str, more: &[&str]| {
+        let to = format!("{}/{to}", hosts(&[a, b]));
+        run(&[&["put", text(&file), &to, "--cache", text(&cache)], more].concat())
+    };
+    put("sets/7b/part", &[]).success();
+    let below_a_file = put("sets/7b/part/of/it", &[]);
+    assert_eq!(below_a_file.code, Some(4));
+    assert!(below_a_file.text.contains("is not a directory"), "{}", below_a_file.text);
+    // It is longer than what the hosts take.
+    let limited = place.serve(&place.dir("limited"), &[TAKES, &["--max-object", "100kB"]].concat());
+    let to = format!("{}/other/object", hosts(&[&limited]));
+    let too_long = run(&["put", text(&file), &to, "--cache", text(&cache)]);
+    assert_eq!(too_long.code, Some(4), "{}", too_long.text);
+    assert_eq!(listing(&place.path("limited")), [""; 0]);
+    for taker in ["taker0", "taker1"].map(|taker| place.path(taker)) {
+        assert_holds(&taker.join("sets/7b"), "part", &bytes);
+        assert_eq!(listing(&taker), ["sets"]);
+    }
+}
+
+#[test]
 fn one_copy_by_multicast_reaches_all() {
     let place = Place::new();
     let bytes = random_bytes(4_000_000, 2);

@@ -55,7 +55,7 @@ impl World {
         self.network.set_weather(self.fair_weather());
         tokio::spawn(Arc::clone(&self.network).carry());
         for host in &self.hosts {
-            host.site.disk.hold(&[(NAMES[KEPT], kept)]);
+            host.site.disk.hold(&[(NAMES[KEPT], kept)], rng.chance(0.5));
             lock(&host.site.ledger).settle(KEPT, Some(kept));
             tokio::spawn(Arc::clone(host).serve());
         }

@@ -51,7 +51,7 @@ pub(super) fn open_parent(root: &OwnedFd, name: &ObjectName) -> Result<OwnedFd, 
     };
     open_directory_beneath(root, parent).map_err(|errno| match errno {
         Errno::NOENT => StoreError::NoParent(parent.to_owned()),
-        Errno::NOTDIR | Errno::LOOP | Errno::XDEV => StoreError::NotRegular(parent.to_owned()),
+        Errno::NOTDIR | Errno::LOOP | Errno::XDEV => StoreError::NoDirectory(parent.to_owned()),
         errno => errno.into(),
     })
 }

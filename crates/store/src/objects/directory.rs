@@ -12,12 +12,16 @@ use rustix::fs::{Mode, OFlags, fstat, openat, stat};
 use rustix::io::Errno;
 
 use super::beneath;
+use super::folders::Folders;
 use super::memory::Memory;
 use super::stale::{self, Cleaned, PartLimits};
 use super::{
     Digest, Disk, Fingerprint, Limits, ObjectName, PartFile, Reservations, StoreError, SystemDisk,
 };
 use crate::existing::Existing;
+
+/// How often a directory is opened that others make and remove.
+const MAKING_ATTEMPTS: usize = 100;
 
 /// A directory whose files are objects.
 #[derive(Debug)]
@@ -27,6 +31,7 @@ pub struct Store {
     path: PathBuf,
     /// The same, wherever this process goes.
     absolute: PathBuf,
+    folders: Folders,
     reservations: Arc<Reservations>,
     memory: Arc<Memory>,
 }
@@ -48,8 +53,8 @@ impl Store {
         let root = Mutex::new(Arc::new(beneath::open_root(path)?));
         let (absolute, path) = (std::path::absolute(path)?, path.to_owned());
         let reservations = Reservations::new(limits);
-        let memory = Arc::default();
-        Ok(Store { disk, root, path, absolute, reservations, memory })
+        let (folders, memory) = (Folders::new(Arc::clone(&disk)), Arc::default());
+        Ok(Store { disk, root, path, absolute, folders, reservations, memory })
     }
 
     /// The directory. If its name leads to another one of the same file system by now, it is that: a tree that is fetched
@@ -119,22 +124,21 @@ impl Store {
     /// # Errors
     /// [`StoreError::NoDirectory`], or the system's error.
     pub fn make_tree(&self, path: &str) -> Result<OwnedFd, StoreError> {
-        let mut made = String::new();
-        for component in path.split('/').filter(|_| !path.is_empty()) {
-            let parent = self.open_tree(&made)?;
-            match rustix::fs::mkdirat(&parent, component, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
+        for _ in 0..MAKING_ATTEMPTS {
+            match self.open_tree(path) {
+                Err(StoreError::NotFound(_)) => {}
+                opened => return opened,
             }
-            if !made.is_empty() {
-                made.push('/');
+            match self.folders.make_to_stay(&self.root(), path) {
+                Ok(()) | Err(StoreError::NoParent(_)) => {}
+                Err(error) => return Err(error),
             }
-            made.push_str(component);
         }
-        self.open_tree(path)
+        Err(StoreError::NoParent(path.to_owned()))
     }
 
-    /// Makes a part file for an object that is to be received.
+    /// Makes a part file for an object that is to be received, and the directories that are missing on the way to it.
+    /// They are removed again if the object does not come.
     ///
     /// # Errors
     /// What forbids it: an object of that name unless `existing` allows to replace it, the limits,
@@ -146,12 +150,7 @@ impl Store {
         digest: Digest,
         existing: Existing,
     ) -> Result<PartFile, StoreError> {
-        let parent = beneath::open_parent(&self.root(), name)?;
-        beneath::check_target(&parent, name, existing == Existing::Replace)?;
-        let reservation = self.reservations.reserve(size, 0, &*self.disk, &parent)?;
-        let disk = Arc::clone(&self.disk);
-        let object = (size, digest, existing);
-        PartFile::create(disk, parent, name.file_name(), object, Some(reservation))
+        self.create_part(name, (size, digest, existing), |_| 0)
     }
 
     /// As [`create`](Self::create), and takes up what an earlier part file of the same object has; the new one
@@ -167,14 +166,35 @@ impl Store {
         digest: Digest,
         existing: Existing,
     ) -> Result<PartFile, StoreError> {
-        let parent = beneath::open_parent(&self.root(), name)?;
-        beneath::check_target(&parent, name, existing == Existing::Replace)?;
-        let there = PartFile::left_in(&parent, name.file_name(), digest);
-        let reservation = self.reservations.reserve(size, there, &*self.disk, &parent)?;
-        let disk = Arc::clone(&self.disk);
-        let object = (size, digest, existing);
-        let part = PartFile::create(disk, parent, name.file_name(), object, Some(reservation))?;
+        let there = |parent: &OwnedFd| PartFile::left_in(parent, name.file_name(), digest);
+        let part = self.create_part(name, (size, digest, existing), there)?;
         part.take_up(Some(Arc::clone(&self.memory)))
+    }
+
+    /// Makes a part file; `there` tells how much of the object its directory has already \[bytes\].
+    fn create_part(
+        &self,
+        name: &ObjectName,
+        object: (u64, Digest, Existing),
+        there: impl Fn(&OwnedFd) -> u64,
+    ) -> Result<PartFile, StoreError> {
+        let (size, _, existing) = object;
+        for _ in 0..MAKING_ATTEMPTS {
+            let (parent, folders) = match self.folders.open(&self.root(), name) {
+                Err(StoreError::NoParent(_)) => continue,
+                opened => opened?,
+            };
+            beneath::check_target(&parent, name, existing == Existing::Replace)?;
+            let there = there(&parent);
+            let reservation = self.reservations.reserve(size, there, &*self.disk, &parent)?;
+            let disk = Arc::clone(&self.disk);
+            match PartFile::create(disk, parent, name.file_name(), object) {
+                // Whoever had made the directory has removed it.
+                Err(StoreError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                part => return Ok(part?.in_room(reservation, folders)),
+            }
+        }
+        Err(StoreError::NoParent(name.parent().unwrap_or_default().to_owned()))
     }
 
     /// Removes part files that could be taken up and that nobody works on: what the limits do not

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use rustix::fs::{
     AtFlags, FlockOperation, Mode, OFlags, RawMode, RenameFlags, fchmod, flock, fstatvfs, fsync,
-    linkat, openat, renameat, renameat_with, unlinkat,
+    linkat, mkdirat, openat, renameat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -166,6 +166,22 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// The system's.
     fn remove(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
         Ok(unlinkat(directory, name, AtFlags::empty())?)
+    }
+
+    /// Makes a directory, with the permissions that the process's umask leaves.
+    ///
+    /// # Errors
+    /// Of kind [`io::ErrorKind::AlreadyExists`] if something has that name; the system's.
+    fn make_directory(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        Ok(mkdirat(directory, name, Mode::from_raw_mode(0o777))?)
+    }
+
+    /// Removes a directory that is empty.
+    ///
+    /// # Errors
+    /// Of kind [`io::ErrorKind::DirectoryNotEmpty`]; the system's.
+    fn remove_directory(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
+        Ok(unlinkat(directory, name, AtFlags::REMOVEDIR)?)
     }
 
     /// Bytes that can be written to the disk of a directory.

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use super::*;
@@ -18,6 +20,8 @@ struct OddDisk {
     at_sync: Mutex<Option<Deed>>,
     /// At the lock after so many.
     at_lock: Mutex<(usize, Option<Deed>)>,
+    at_sync_directory: Mutex<Option<Deed>>,
+    directory_syncs: AtomicUsize,
 }
 
 impl fmt::Debug for OddDisk {
@@ -41,6 +45,13 @@ impl Disk for OddDisk {
         };
         deed.map_or(Ok(()), |deed| deed())?;
         SystemDisk.lock(file)
+    }
+
+    fn sync_directory(&self, directory: &OwnedFd) -> io::Result<()> {
+        let deed = self.at_sync_directory.lock().expect("no panic").take();
+        deed.map_or(Ok(()), |deed| deed())?;
+        self.directory_syncs.fetch_add(1, Relaxed);
+        SystemDisk.sync_directory(directory)
     }
 }
 
@@ -131,4 +142,40 @@ fn a_part_file_that_cannot_be_locked_is_not_taken_up() {
     let second = resumed(&disk, &dir.path().join("x"));
     assert!(!second.has_old_bytes());
     assert_eq!(files(dir.path()), 2, "one of its own");
+}
+
+#[test]
+fn an_object_in_a_directory_that_another_one_has_made_is_complete_when_the_directory_is_on_the_disk()
+ {
+    for fails in [false, true] {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let disk = Arc::new(OddDisk::default());
+        let on = Arc::clone(&disk) as Arc<dyn Disk>;
+        let store = Store::open_on(on, dir.path(), Limits { keep_free: 0, ..Limits::default() });
+        let store = Arc::new(store.expect("a directory"));
+        let digest = Digest(*blake3::hash(BYTES).as_bytes());
+        let (syncs, inner) = (Arc::downgrade(&disk), Arc::clone(&store));
+        let name = |name| ObjectName::new(name).expect("a name");
+        // While the directory is made that both want, and is there, but not on the disk.
+        let meanwhile: Deed = Box::new(move || {
+            let second = inner.create(&name("a/y"), 5, digest, Existing::Keep).expect("made");
+            second.write_block(0, BYTES).expect("written");
+            let before = syncs.upgrade().expect("there").directory_syncs.load(Relaxed);
+            assert!(before >= 1, "the name of the directory");
+            second.commit().expect("in place");
+            if fails { Err(io::Error::other("the disk failed")) } else { Ok(()) }
+        });
+        *disk.at_sync_directory.lock().expect("no panic") = Some(meanwhile);
+        let first = store.create(&name("a/x"), 5, digest, Existing::Keep);
+        assert_eq!(first.is_err(), fails);
+        drop(first);
+        let before = disk.directory_syncs.load(Relaxed);
+        drop(store.create(&name("a/z"), 5, digest, Existing::Keep).expect("made"));
+        assert_eq!(
+            disk.directory_syncs.load(Relaxed) - before,
+            0,
+            "known to be on the disk by now"
+        );
+        assert_eq!(fs::read(dir.path().join("a/y")).expect("read"), BYTES);
+    }
 }

@@ -6,6 +6,7 @@ mod directory;
 mod disk;
 mod error;
 mod file_source;
+mod folders;
 mod hash;
 mod memory;
 mod name;

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use tokio::sync::watch;
 
 use super::ObjectSink;
+use super::folders::MadeFolders;
 use super::hash::hash_nodes_on;
 use super::memory::Memory;
 use super::name::{kept_part_name, part_file_name};
@@ -56,7 +57,8 @@ pub struct PartFile {
     left_failed: Option<Arc<AtomicBool>>,
     /// Where it is noted what is verified when it is dropped and stays.
     memory: Option<Arc<Memory>>,
-    _reservation: Option<Reservation>,
+    /// Room on the disk and the directories made for it, given back after the file was removed, if it is.
+    _room: Option<(Reservation, MadeFolders)>,
 }
 
 impl PartFile {
@@ -104,7 +106,7 @@ impl PartFile {
             Ok(_) if existing == Existing::Keep => return Err(StoreError::Exists(shown)),
             Ok(_) => {}
         }
-        PartFile::create(disk, parent, target, (size, digest, existing), None)
+        PartFile::create(disk, parent, target, (size, digest, existing))
     }
 
     /// Takes up the part file beside `path` of an object of that digest, or makes one that can be
@@ -284,12 +286,17 @@ impl PartFile {
         Ok(())
     }
 
+    /// Holds room on the disk, and the directories that were made for it, as long as it is there.
+    pub(super) fn in_room(mut self, reservation: Reservation, folders: MadeFolders) -> Self {
+        self._room = Some((reservation, folders));
+        self
+    }
+
     pub(super) fn create(
         disk: Arc<dyn Disk>,
         parent: OwnedFd,
         target: &str,
         (size, digest, existing): (u64, Digest, Existing),
-        reservation: Option<Reservation>,
     ) -> Result<Self, StoreError> {
         for _ in 0..ATTEMPTS {
             let part_name = part_file_name(target, disk.random()?);
@@ -318,7 +325,7 @@ impl PartFile {
                         remembered: None,
                         left_failed: None,
                         memory: None,
-                        _reservation: reservation,
+                        _room: None,
                     };
                     // Holes until written: what is sparse at the sender stays so here.
                     part.disk.set_len(&part.file, size)?;
