@@ -48,7 +48,7 @@ Examples:
 pub struct GetArgs {
     /// Hosts that hold the object, and its name: its path below the directory they serve; with `/` at its
     /// end, a directory and all that is in it. A host is NAME, NAME:PORT or `[IPV6]:PORT`. Several objects go to the
-    /// directory -o under their file names.
+    /// directory -o under their file names, and come from up to 64 hosts at one time.
     #[arg(value_name = "HOST[,HOST...]/OBJECT|DIR/", required_unless_present = "list")]
     from: Vec<Source>,
     /// Fetch the objects that a file lists, too, one a line; `-` is standard input.
