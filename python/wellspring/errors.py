@@ -27,7 +27,8 @@ class HostTrouble(NamedTuple):
     host: str
     reason: str
     kind: str
-    """``silent``, ``port closed``, ``unresolved``, ``not found``, ``refused`` (a put), ``keys`` or ``other``."""
+    """``silent``, ``port closed``, ``unresolved``, ``not found``, ``refused`` or ``no room`` (a put),
+    ``keys`` or ``other``."""
 
 
 class WellspringError(Exception):
@@ -123,6 +124,7 @@ _HINTS = {
     "not found": "Check the spelling of the object: its name is its path below the directory that is served there.",
     "refused": "Hosts take objects when they run `wellspring serve --allow-put`; one of that name is replaced only with "
     "force=True here and --allow-overwrite there.",
+    "no room": "Free some space there, or have more allowed: `wellspring serve --help` has the limits.",
     "keys": "Both hosts must trust each other's key: `wellspring key --help` says how; keys= names their directory.",
 }
 

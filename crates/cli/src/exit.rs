@@ -99,9 +99,9 @@ pub fn of_tree(error: &TreeError, output: &str) -> Failed {
     }
 }
 
-/// The hints for the kinds of trouble that hosts are in, each once; `not_found` is the one for hosts without the
-/// object, `other` the one for reasons that need no hint of their own.
-fn hints(hosts: &[HostError], server: &str, not_found: &str, other: &str) -> String {
+/// The hints for the kinds of trouble that hosts are in, each once; `own` are those of the command, empty for reasons
+/// that need none.
+fn hints(hosts: &[HostError], server: &str, own: impl Fn(HostTrouble) -> String) -> String {
     let mut hints: Vec<String> = Vec::new();
     for host in hosts {
         let hint = match host.trouble {
@@ -120,8 +120,7 @@ fn hints(hosts: &[HostError], server: &str, not_found: &str, other: &str) -> Str
                  `wellspring key show` shows whom this host trusts."
                     .to_owned()
             }
-            HostTrouble::NotFound => not_found.to_owned(),
-            _ => other.to_owned(),
+            trouble => own(trouble),
         };
         if !hint.is_empty() && !hints.contains(&hint) {
             hints.push(hint);
@@ -135,18 +134,26 @@ fn no_replica_hint(hosts: &[HostError], server: &str) -> String {
         "Check the spelling of the object: its name is its path below the directory that `{server}` serves there, as \
          `wellspring ls HOST/` shows it. A directory ends with a /."
     );
-    hints(hosts, server, &not_found, "")
+    hints(hosts, server, |trouble| match trouble {
+        HostTrouble::NotFound => not_found.clone(),
+        _ => String::new(),
+    })
 }
 
 fn not_accepted_hint(hosts: &[HostError]) -> String {
     let server = "wellspring serve --allow-put";
-    let refused = format!(
-        "Hosts take objects when they run `{server}`; an object of that name is replaced only with --force here and \
-         --allow-overwrite there."
-    );
-    let in_the_way = "Something that is no file has that name there, or what is no directory is on the way to it: choose \
-                      another name.";
-    let hints = hints(hosts, server, in_the_way, &refused);
+    let hints = hints(hosts, server, |trouble| match trouble {
+        HostTrouble::NotFound => "Choose another name there: HOST/NAME.".to_owned(),
+        HostTrouble::NotAllowed => format!(
+            "Hosts take objects when they run `{server}`; an object of that name is replaced only with --force here \
+             and --allow-overwrite there. Where there are keys, this host's needs the right to put."
+        ),
+        HostTrouble::NoRoom => {
+            "Free some space there, or have more allowed: `wellspring serve --help` has the limits."
+                .to_owned()
+        }
+        _ => String::new(),
+    });
     match hosts.iter().any(|host| host.trouble == HostTrouble::Unresolved) {
         true => format!("{hints}\nA put takes one file or directory: what follows are hosts."),
         false => hints,
@@ -253,6 +260,8 @@ mod tests {
         assert!(in_the_way.contains("another name"), "{in_the_way}");
         assert!(!in_the_way.contains("--allow-put"), "{in_the_way}");
         assert!(hint(HostTrouble::Unresolved).contains("one file or directory"));
-        assert!(hint(HostTrouble::Other).contains("--allow-put"));
+        assert!(hint(HostTrouble::NotAllowed).contains("--allow-put"));
+        let no_room = hint(HostTrouble::NoRoom);
+        assert!(no_room.contains("space") && !no_room.contains("--allow-put"), "{no_room}");
     }
 }

@@ -27,6 +27,10 @@ pub enum HostTrouble {
     NotFound,
     /// Keys, or rights of keys, are in the way.
     Keys,
+    /// It does not take objects from this client, or does not let what is there be replaced.
+    NotAllowed,
+    /// It has no room for the object, or no more for this client.
+    NoRoom,
     /// Anything else: the reason says it all.
     #[default]
     Other,

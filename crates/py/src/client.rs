@@ -279,6 +279,7 @@ fn of_hosts(kind: &'static str, message: String, hosts: &[HostError]) -> Failed 
         HostTrouble::Unresolved => "unresolved",
         HostTrouble::NotFound => "not found",
         HostTrouble::Keys => "keys",
+        HostTrouble::NoRoom => "no room",
         _ => "other",
     };
     let hosts = hosts.iter().map(|h| (h.host.clone(), h.reason.clone(), trouble(h.trouble)));

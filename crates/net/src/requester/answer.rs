@@ -94,6 +94,13 @@ impl AskError {
             AskError::Refused { code: RefusalCode::NotFound | RefusalCode::BadName, .. } => {
                 HostTrouble::NotFound
             }
+            AskError::Refused { code: RefusalCode::NotAllowed | RefusalCode::Exists, .. } => {
+                HostTrouble::NotAllowed
+            }
+            AskError::Refused {
+                code: RefusalCode::NoSpace | RefusalCode::TooLarge | RefusalCode::OverQuota,
+                ..
+            } => HostTrouble::NoRoom,
             AskError::Keys(_) => HostTrouble::Keys,
             AskError::Refused { .. } | AskError::Nonsense | AskError::Stopped => HostTrouble::Other,
         }
