@@ -357,6 +357,7 @@ mod tests {
             host: "a.example".into(),
             address: None,
             state: state.clone(),
+            trouble: wellspring_client::HostTrouble::Other,
             detached: None,
             resumed: 0,
             blocks: (0, 1),

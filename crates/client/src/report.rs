@@ -248,6 +248,8 @@ pub struct ReceiverReport {
     pub address: Option<SocketAddr>,
     /// Its state at the end.
     pub state: ReceiverState,
+    /// What kind of trouble kept it from taking the object, if it failed.
+    pub trouble: HostTrouble,
     /// It was detached from its group and went on by unicast, and why.
     pub detached: Option<StragglerCause>,
     /// What an earlier put had left it of the object, and was not sent to it alone \[bytes\].
@@ -306,7 +308,7 @@ impl PutReport {
         self.receivers
             .iter()
             .filter_map(|r| {
-                let (host, trouble) = (r.host.clone(), HostTrouble::Other);
+                let (host, trouble) = (r.host.clone(), r.trouble);
                 Some(HostError { host, reason: reason(&r.state)?, trouble })
             })
             .collect()

@@ -82,6 +82,20 @@ fn directories_that_are_missing_there_are_made_and_go_with_an_object_that_does_n
 }
 
 #[test]
+fn a_host_that_cannot_be_resolved_is_named_with_what_to_do_also_beside_one_that_takes_a_tree() {
+    let place = Place::new();
+    let [a] = &takers(&place);
+    let tree = place.dir("tree");
+    std::fs::write(tree.join("x"), b"x").expect("write");
+    let cache = place.path("cache");
+    let to = format!("{}/tree/", hosts(&[a]));
+    let put = run(&["put", text(&tree), "none.invalid", &to, "--cache", text(&cache)]);
+    assert_eq!(put.code, Some(4), "{}", put.text);
+    assert!(put.text.contains("Check the spelling of the host"), "{}", put.text);
+    assert_eq!(listing(&place.path("taker0")), [""; 0]);
+}
+
+#[test]
 fn one_copy_by_multicast_reaches_all() {
     let place = Place::new();
     let bytes = random_bytes(4_000_000, 2);

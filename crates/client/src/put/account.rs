@@ -163,6 +163,7 @@ impl Account {
                     host: r.offered.host,
                     address: r.offered.address,
                     state: r.state,
+                    trouble: r.offered.trouble,
                     detached: r.detached,
                     resumed: bytes_of(&self.object, &r.offered.held),
                     blocks: r.blocks,

@@ -431,7 +431,7 @@ impl<'a> Upload<'a> {
             match &receiver.state {
                 ReceiverState::Complete(_) => {}
                 ReceiverState::Failed(reason) => {
-                    self.fail(*index, reason.clone(), HostTrouble::Other, on_the_way);
+                    self.fail(*index, reason.clone(), receiver.trouble, on_the_way);
                 }
                 ReceiverState::Unfinished => {
                     self.fail(*index, "got stuck".to_owned(), HostTrouble::Other, on_the_way);
