@@ -195,6 +195,40 @@ def test_a_new_file_needs_no_right_to_replace(tmp_path: Path) -> None:
         assert (tmp_path / "new").read_bytes() == b"first"
 
 
+def test_a_directory_is_put_by_one_transfer_to_where_fsspec_has_it(tmp_path: Path, data: random.Random) -> None:
+    source, served = tmp_path / "source", tmp_path / "served"
+    (source / "a" / "b").mkdir(parents=True)
+    served.mkdir()
+    contents = {f"a/b/f{n}": data.randbytes(2_000 + n) for n in range(40)}
+    for name, content in contents.items():
+        (source / name).write_bytes(content)
+    with wellspring.serve(served, own_address(), allow_put=True, allow_overwrite=True) as server:
+        fs, root = fsspec.url_to_fs(f"wellspring://{server.address}")
+        fs.put(str(source), f"{root}/new/place", recursive=True)
+        # It is there by now, and so what comes goes into it, unless the content alone is meant.
+        fs.put(str(source), f"{root}/new/place", recursive=True)
+        (source / "a/b/f0").write_bytes(b"another")
+        fs.put(f"{source}/", f"{root}/new/place/", recursive=True)
+        for place, first in (("new/place", b"another"), ("new/place/source", contents["a/b/f0"])):
+            there = {name: (served / place / name).read_bytes() for name in contents}
+            assert there == contents | {"a/b/f0": first}, place
+        os.symlink("/etc/passwd", source / "link")
+        with pytest.raises(OSError, match="link is a link that leads out"):
+            fs.put(str(source), f"{root}/other", recursive=True)
+        fs.pipe({f"{root}/many/{n}": bytes([n]) for n in range(20)})
+        assert fs.cat(fs.find(f"{root}/many")) == {f"{root}/many/{n}": bytes([n]) for n in range(20)}
+        for change in (lambda: fs.rm(f"{root}/many/0"), lambda: fs.mv(f"{root}/many/0", f"{root}/x")):
+            with pytest.raises(NotImplementedError, match="hosts remove, rename and copy nothing"):
+                change()
+    with wellspring.serve(served, own_address(), allow_put=True) as server:
+        fs, root = fsspec.url_to_fs(f"wellspring://{server.address}")
+        fs.put(str(source / "a"), f"{root}/what/is/new", recursive=True)
+        (source / "a/b/f1").write_bytes(b"another")
+        with pytest.raises(wellspring.errors.NoHost, match="replaced"):
+            fs.put(f"{source / 'a'}/", f"{root}/what/is/new", recursive=True)
+        assert (served / "what/is/new/b/f1").read_bytes() == contents["a/b/f1"]
+
+
 def test_many_files_and_whole_directories_come_at_once(tmp_path: Path, data: random.Random) -> None:
     contents = {f"f{n}": data.randbytes(2_000 + n) for n in range(40)}
     folders = [tmp_path / str(n) for n in range(2)]

@@ -154,6 +154,34 @@ def test_put_and_listing(server: Served, tmp_path: Path, data: random.Random) ->
     assert any("Received" in event for event in host.events())
 
 
+def test_a_directory_is_put_and_only_what_changed_again(server: Served, tmp_path: Path) -> None:
+    served, host = server
+    source = tmp_path / "source"
+    (source / "a").mkdir(parents=True)
+    for name in ("a/1", "a/2", "3"):
+        (source / name).write_bytes(name.encode())
+    first = wellspring.put(source, host.address)
+    assert (first.files, first.files_sent, first.complete, first.skipped) == (3, 3, 1, ())
+    assert first.receivers[0].state == "complete"
+    assert (served / "source/a/2").read_bytes() == b"a/2"
+    (source / "new").write_bytes(b"new")
+    again = wellspring.put(source, [host.address], name="source/")
+    assert again.files_sent == 1 and (served / "source/new").read_bytes() == b"new"
+    elsewhere = wellspring.put(source, host.address, name="x/y", quorum=1)
+    assert elsewhere.files_sent == 4 and (served / "x/y/a/1").read_bytes() == b"a/1"
+    (source / "3").write_bytes(b"other")
+    with pytest.raises(errors.TargetExists, match="other bytes"):
+        wellspring.put(source, host.address)
+    with pytest.raises(errors.UsageError, match="force=True"):
+        wellspring.put(source, host.address, delete=True)
+    with pytest.raises(errors.UsageError, match="of a directory"):
+        wellspring.put(source / "3", host.address, checksum=True)
+    with pytest.raises(errors.NoHost) as caught:
+        wellspring.put(source, "none.invalid", timeout=2)
+    assert caught.value.hosts[0].kind == "unresolved"
+    assert (served / "source/3").read_bytes() == b"3"
+
+
 def test_a_directory_comes_and_only_what_changed_again(server: Served, tmp_path: Path) -> None:
     served, host = server
     (served / "a").mkdir()

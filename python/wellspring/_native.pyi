@@ -175,6 +175,17 @@ class Client:
         finish_rest: bool = False,
         resume: bool = True,
     ) -> Transfer: ...
+    def put_tree(
+        self,
+        path: _Path,
+        hosts: Sequence[str],
+        directory: str | None,
+        replace: bool = False,
+        group: str | None = None,
+        quorum: int | None = None,
+        delete: bool = False,
+        checksum: bool = False,
+    ) -> Transfer: ...
     def list(
         self, hosts: Sequence[str], directory: str | None, recursive: bool = False, digests: bool = False
     ) -> Transfer: ...

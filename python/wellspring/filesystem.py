@@ -20,9 +20,9 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
 
-from .errors import NoHost, NoSuchRange, ReplicasDiffer
-from .reports import FetchReport, ObjectStat
-from .transfers import Client, Entry, put
+from .errors import NoHost, NoSuchRange, ReplicasDiffer, TargetExists
+from .reports import FetchReport, ObjectStat, PutTreeReport
+from .transfers import Client, Entry
 
 if TYPE_CHECKING:
     from ._native import Memory
@@ -37,7 +37,9 @@ _LONGEST_AHEAD = 64 * 1024 * 1024
 
 
 _AT_ONCE = 8
-"""Files that are fetched at one time."""
+"""Files that are fetched or put at one time."""
+
+_STAYS = "hosts remove, rename and copy nothing of theirs (a put of a directory with delete=True removes what it lacks)"
 
 _T = TypeVar("_T")
 
@@ -46,6 +48,22 @@ def _together(function: Callable[[str], _T], paths: Iterable[str]) -> list[_T]:
     """What the function gives for each of many paths, some of them at a time."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(function, paths))
+
+
+def _put(client: Client, local: str, path: str, replace: bool = True) -> None:
+    """Puts a file or a directory to its hosts."""
+    hosts, _, name = path.partition("/")
+    try:
+        report = client.put(local, hosts, name=name)
+    except (NoHost, TargetExists) as error:
+        # Replacing takes a right of its own at the hosts, which what is new does not need.
+        is_there = isinstance(error, TargetExists) or any(host.kind == "refused" for host in error.hosts)
+        if not replace or not is_there:
+            raise
+        report = client.put(local, hosts, name=name, force=True)
+    if isinstance(report, PutTreeReport) and report.skipped:
+        skipped = "; ".join(f"{path} {reason}" for path, reason in report.skipped[:3])
+        raise OSError(f"not all of {local} was put: {skipped}")
 
 
 def _no_such_file(error: NoHost) -> bool:
@@ -170,7 +188,7 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 return open(self._fetched(path, self._cache, stat.digest), "rb")
             return io.BufferedReader(_Remote(self._own_client(), path, stat.size), _BLOCK)
         if mode in ("wb", "xb"):
-            return _Upload(path, mode == "wb", self._access)
+            return _Upload(path, mode == "wb", self._own_client)
         raise ValueError(f"mode {mode}: files are read (rb) or written as a whole (wb, xb)")
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
@@ -243,11 +261,37 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 raise FileNotFoundError(str(error)) from error
             os.makedirs(lpath, exist_ok=True)
 
+    def put(self, lpath: Any, rpath: Any, recursive: bool = False, **options: Any) -> None:
+        """Puts files; a directory, unless options say otherwise, by one transfer."""
+        is_one = isinstance(lpath, str | os.PathLike) and isinstance(rpath, str) and os.path.isdir(lpath)
+        if recursive and is_one and not options:
+            local, path = os.fspath(lpath), cast(str, self._strip_protocol(rpath))
+            # By fsspec's rules: into a directory that is there, unless its content is meant.
+            inside = (rpath.endswith("/") or self.isdir(path)) and not local.endswith("/")
+            _put(self._own_client(), local, f"{path}/{os.path.basename(local)}" if inside else path)
+        else:
+            super().put(lpath, rpath, recursive=recursive, **options)
+
     def put_file(self, lpath: str, rpath: str, **options: Any) -> None:
         """Puts a file to all the hosts."""
         if not os.path.isdir(lpath):
-            hosts, _, name = cast(str, self._strip_protocol(rpath)).partition("/")
-            put(lpath, hosts, name=name, force=True, **self._access)
+            _put(self._own_client(), lpath, cast(str, self._strip_protocol(rpath)))
+
+    def pipe(self, path: Any, value: bytes | None = None, **options: Any) -> None:
+        """Writes the bytes of a file, or those of many by their paths, several at one time."""
+        if isinstance(path, dict):
+            contents = {cast(str, self._strip_protocol(one)): content for one, content in path.items()}
+            _together(lambda one: self.pipe_file(one, contents[one], **options), contents)
+        else:
+            super().pipe(path, value, **options)
+
+    def rm_file(self, path: str) -> None:
+        """Hosts remove nothing."""
+        raise NotImplementedError(_STAYS)
+
+    def cp_file(self, path1: str, path2: str, **options: Any) -> None:
+        """Hosts copy nothing."""
+        raise NotImplementedError(_STAYS)
 
     def created(self, path: str) -> Any:
         """As :meth:`modified`: hosts tell no other time."""
@@ -339,10 +383,10 @@ class _Remote(io.RawIOBase):
 class _Upload(io.BufferedRandom):
     """A file that is put to its hosts when it is closed, unless by an error."""
 
-    def __init__(self, path: str, replace: bool, access: dict[str, Any]) -> None:
+    def __init__(self, path: str, replace: bool, client: Callable[[], Client]) -> None:
         self._folder = tempfile.mkdtemp(prefix="wellspring-")
         self._local = os.path.join(self._folder, "file")
-        self._path, self._replace, self._access = path, replace, access
+        self._path, self._replace, self._client = path, replace, client
         # fsspec's own `with` closes a file without a word of the error that ends it.
         self._handled = sys.exception()
         super().__init__(io.FileIO(self._local, "w+"))
@@ -353,13 +397,6 @@ class _Upload(io.BufferedRandom):
         super().close()
         try:
             if sys.exception() is self._handled:
-                hosts, _, name = self._path.partition("/")
-                try:
-                    put(self._local, hosts, name=name, **self._access)
-                except NoHost as error:
-                    # Replacing takes a right of its own at the hosts, which a new file does not need.
-                    if not self._replace or not any(host.kind == "refused" for host in error.hosts):
-                        raise
-                    put(self._local, hosts, name=name, force=True, **self._access)
+                _put(self._client(), self._local, self._path, self._replace)
         finally:
             shutil.rmtree(self._folder, ignore_errors=True)

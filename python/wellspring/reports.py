@@ -17,6 +17,7 @@ __all__ = [
     "ObjectStat",
     "PutOptions",
     "PutReport",
+    "PutTreeReport",
     "ReadOptions",
     "Receiver",
     "Replica",
@@ -90,15 +91,19 @@ class PutOptions(TypedDict, total=False):
     """Options of :func:`put`."""
 
     name: str | None
-    """The object's name, unless that of the file."""
+    """Its name at the hosts, unless that of the file or directory; of a directory, ``""`` is all that they serve."""
     force: bool
-    """Replace an object of that name."""
+    """Replace what is there under that name."""
     group: str | None
     """Multicast group and port: ``239.1.2.3:4711``."""
     quorum: int | None
     """Succeed once so many hosts have the object, verified and in place."""
     finish_rest: bool
-    """Go on with the other hosts after that."""
+    """Go on with the other hosts after that, as a directory does anyway."""
+    delete: bool
+    """Of a directory: remove at the hosts what it does not have, with ``force``."""
+    checksum: bool
+    """Of a directory: compare files by digests, too."""
     progress: Progress
     """As for :func:`get`."""
 
@@ -214,6 +219,21 @@ class PutReport:
 
 
 @dataclass(frozen=True)
+class PutTreeReport:
+    """The account of a directory that was put."""
+
+    files: int
+    bytes: int
+    files_sent: int
+    bytes_sent: int
+    skipped: tuple[tuple[str, str], ...]
+    seconds: float
+    complete: int
+    """Hosts that have it."""
+    receivers: tuple[Receiver, ...]
+
+
+@dataclass(frozen=True)
 class Entry:
     """Something in a directory that a host serves."""
 
@@ -253,6 +273,13 @@ def put_report(text: str) -> PutReport:
     fields = json.loads(text)
     receivers = tuple(Receiver(**receiver) for receiver in fields.pop("receivers"))
     return PutReport(**fields, receivers=receivers)
+
+
+def put_tree_report(text: str) -> PutTreeReport:
+    fields = json.loads(text)
+    receivers = tuple(Receiver(**receiver) for receiver in fields.pop("receivers"))
+    skipped = tuple((path, reason) for path, reason in fields.pop("skipped"))
+    return PutTreeReport(**fields, skipped=skipped, receivers=receivers)
 
 
 def entries(text: str) -> list[Entry]:

@@ -39,6 +39,7 @@ from .reports import (
     PutCall,
     PutOptions,
     PutReport,
+    PutTreeReport,
     ReadCall,
     ReadOptions,
     Receiver,
@@ -49,6 +50,7 @@ from .reports import (
     fetch_report,
     object_stat,
     put_report,
+    put_tree_report,
     tree_report,
 )
 
@@ -67,6 +69,7 @@ __all__ = [
     "ObjectStat",
     "PutOptions",
     "PutReport",
+    "PutTreeReport",
     "ReadOptions",
     "Receiver",
     "Replica",
@@ -335,19 +338,29 @@ class Client:
     stat = _waiting(_stat)
     stat_async = _awaiting(_stat)
 
-    def _put(self, path: _Path, hosts: str | Iterable[str], **options: Unpack[PutOptions]) -> _Pending[PutReport]:
-        """Puts a file to hosts that run ``wellspring serve --allow-put``. Options: :class:`PutOptions`."""
+    def _put(
+        self, path: _Path, hosts: str | Iterable[str], **options: Unpack[PutOptions]
+    ) -> _Pending[PutReport | PutTreeReport]:
+        """Puts a file, or a directory of which what differs moves, to hosts that run ``wellspring serve --allow-put``.
+
+        Directories that are missing there are made. Options: :class:`PutOptions`.
+        """
         _check(options, PutOptions)
-        transfer = self._native.put(
-            path,
-            _hosts(hosts),
-            options.get("name") or os.path.basename(os.fspath(path)),
-            options.get("force", False),
-            options.get("group"),
-            options.get("quorum"),
-            options.get("finish_rest", False),
-        )
-        return _Pending(transfer, put_report, options.get("progress"))
+        name, progress = options.get("name"), options.get("progress")
+        force, group, quorum = options.get("force", False), options.get("group"), options.get("quorum")
+        delete, checksum = options.get("delete", False), options.get("checksum", False)
+        if os.path.isdir(path):
+            if delete and not force:
+                raise UsageError("delete=True removes what is there, and so needs force=True")
+            place = os.path.basename(os.path.abspath(path)) if name is None else name.strip("/")
+            tree = self._native.put_tree(path, _hosts(hosts), place or None, force, group, quorum, delete, checksum)
+            return _Pending(tree, put_tree_report, progress)
+        if delete or checksum:
+            raise UsageError("delete= and checksum= are of a directory")
+        finish_rest = options.get("finish_rest", False)
+        name = name or os.path.basename(os.fspath(path))
+        put = self._native.put(path, _hosts(hosts), name, force, group, quorum, finish_rest)
+        return _Pending(put, put_report, progress)
 
     put = _waiting(_put)
     put_async = _awaiting(_put)
@@ -420,12 +433,12 @@ async def stat_async(source: str, **options: Unpack[Access]) -> ObjectStat:
     return await _alone_async(Client._stat, source, **options)
 
 
-def put(path: _Path, hosts: str | Iterable[str], **options: Unpack[PutCall]) -> PutReport:
+def put(path: _Path, hosts: str | Iterable[str], **options: Unpack[PutCall]) -> PutReport | PutTreeReport:
     """:meth:`Client.put` by a client of its own. Options: :class:`PutOptions` and :class:`Access`."""
     return _alone(Client._put, path, hosts, **options)
 
 
-async def put_async(path: _Path, hosts: str | Iterable[str], **options: Unpack[PutCall]) -> PutReport:
+async def put_async(path: _Path, hosts: str | Iterable[str], **options: Unpack[PutCall]) -> PutReport | PutTreeReport:
     """As :func:`put`; cancelling the task ends the transfer."""
     return await _alone_async(Client._put, path, hosts, **options)
 

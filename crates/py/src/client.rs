@@ -1,23 +1,23 @@
 //! `Client`: fetches, puts and listings, each started here and waited for in Python.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use serde_json::{Value, json};
+use serde_json::json;
 use wellspring_client::{
-    ByteRange, ClientConfig, FetchError, FetchOptions, FetchReport, Host, HostError, HostTrouble,
-    PutError, PutOptions, PutReport, ReceiverState, ReplicaReport, ReplicaState, Target, TreeError,
-    TreeListing, TreeOptions, TreeReport,
+    ByteRange, ClientConfig, FetchError, FetchOptions, Host, HostError, HostTrouble, PutError,
+    PutOptions, PutTreeOptions, Target, TreeError, TreeOptions,
 };
 use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::tree::PlanError;
-use wellspring_net::store::tree::listing::{Content, Cursor, Entry};
 use wellspring_net::store::{Digest, DigestCache, Existing, ObjectName, StoreError};
 use wellspring_net::wellspring_core::Rate;
 
+use crate::accounts::{entries, of_put_report, of_put_tree_report, of_report, of_tree_report};
 use crate::buffer::Lent;
 use crate::errors::of_kind;
 use crate::keys;
@@ -164,24 +164,49 @@ impl Client {
     ) -> PyResult<Transfer> {
         let client = self.0.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
-        let mut options = PutOptions::new(parse_name(py, name)?)
+        let options = PutOptions::new(parse_name(py, name)?)
             .overwrite(replace)
             .quorum(quorum)
             .finish_rest(finish_rest)
-            .resume(resume);
-        options.group = match group {
-            None => None,
-            Some(text) => Some(text.parse().map_err(|_| {
-                let text =
-                    format!("`{text}` is no group: give ADDRESS:PORT, such as 239.1.2.3:4711");
-                of_kind(py, "UsageError", &text, Vec::new())
-            })?),
-        };
+            .resume(resume)
+            .group(parse_group(py, group)?);
         Transfer::start(None, move |ears| {
             let options = options.updates(ears.updates(|_| {}));
             async move {
                 let report = client.put(&path, &hosts, &options).await;
                 report.map(|report| of_put_report(&report)).map_err(of_put)
+            }
+        })
+    }
+
+    /// Has hosts hold the tree of a directory.
+    #[pyo3(signature = (path, hosts, directory, replace=false, group=None, quorum=None, delete=false, checksum=false))]
+    #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
+    fn put_tree(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        hosts: Vec<String>,
+        directory: Option<&str>,
+        replace: bool,
+        group: Option<&str>,
+        quorum: Option<usize>,
+        delete: bool,
+        checksum: bool,
+    ) -> PyResult<Transfer> {
+        let client = self.0.with(Arc::clone)?;
+        let hosts = parse_hosts(py, &hosts)?;
+        let directory = directory.map(|name| parse_name(py, name)).transpose()?;
+        let tree = TreeOptions::new(directory).delete(delete).checksum(checksum);
+        let group = parse_group(py, group)?;
+        Transfer::start(None, move |ears| {
+            let options = PutTreeOptions::new(tree.updates(ears.updates(|_| {})))
+                .overwrite(replace)
+                .group(group)
+                .quorum(quorum);
+            async move {
+                let put = client.put_tree(&path, &hosts, &options, Arc::new(|_| {})).await;
+                put.map(|report| of_put_tree_report(&report)).map_err(of_tree)
             }
         })
     }
@@ -248,6 +273,16 @@ fn parse_name(py: Python<'_>, name: &str) -> PyResult<ObjectName> {
     })
 }
 
+fn parse_group(py: Python<'_>, group: Option<&str>) -> PyResult<Option<SocketAddr>> {
+    let parse = |text: &str| {
+        text.parse().map_err(|_| {
+            let text = format!("`{text}` is no group: give ADDRESS:PORT, such as 239.1.2.3:4711");
+            of_kind(py, "UsageError", &text, Vec::new())
+        })
+    };
+    group.map(parse).transpose()
+}
+
 /// A range as of Python's slices.
 fn parse_range(py: Python<'_>, range: (i64, Option<i64>)) -> PyResult<ByteRange> {
     match range {
@@ -312,6 +347,11 @@ fn of_tree(error: TreeError) -> Failed {
     let message = error.to_string();
     match error {
         TreeError::Fetch(error) => of_fetch(error),
+        TreeError::Put(error) => of_put(error),
+        TreeError::Occupied { .. } | TreeError::DirectoryThere { .. } => {
+            Failed::new("TargetExists", message)
+        }
+        TreeError::Incomplete(report) => of_hosts("TooFewReceivers", message, &report.unfinished()),
         TreeError::Disagreement(_) => Failed::new("ReplicasDiffer", message),
         TreeError::Plan(PlanError::InTheWay(_)) => Failed::new("TargetExists", message),
         TreeError::Plan(PlanError::Listing(_)) => Failed::new("BadDigest", message),
@@ -338,111 +378,4 @@ fn of_put(error: PutError) -> Failed {
         | PutError::Config(_) => Failed::new("UsageError", message),
         _ => Failed::new("SystemFailed", message),
     }
-}
-
-fn of_report(report: &FetchReport) -> Value {
-    let scdp = report.scdp();
-    json!({
-        "size": report.size,
-        "start": report.range.start,
-        "end": report.range.end,
-        "digest": report.digest.to_string(),
-        "seconds": report.elapsed.as_secs_f64(),
-        "goodput": report.goodput(),
-        "resumed": report.resumed,
-        "symbol_size": report.symbol_size,
-        "blocks": scdp.map(|scdp| scdp.blocks),
-        "blocks_decoded": scdp.map(|scdp| scdp.stats.decoded_blocks),
-        "overhead": scdp.map(|scdp| scdp.overhead_sent()),
-        "replicas": report.replicas.iter().map(of_replica).collect::<Vec<_>>(),
-    })
-}
-
-fn of_replica(replica: &ReplicaReport) -> Value {
-    let (state, reason) = match &replica.state {
-        ReplicaState::Served => ("served", None),
-        ReplicaState::Lost(reason) => ("lost", Some(reason)),
-        ReplicaState::Unused(reason) => ("unused", Some(reason)),
-        ReplicaState::Excluded(reason) => ("excluded", Some(reason)),
-    };
-    json!({
-        "host": replica.host,
-        "address": replica.address.map(|address| address.to_string()),
-        "state": state,
-        "reason": reason,
-        "symbols": replica.stats.map_or(0, |stats| stats.useful),
-        "losses": replica.losses,
-        "altered": replica.altered,
-        "seconds_silent": replica.stats.map_or(0.0, |stats| stats.silent.as_secs_f64()),
-    })
-}
-
-fn of_tree_report(report: &TreeReport) -> Value {
-    let skipped = report.skipped.iter().map(|(path, reason)| (path, reason.to_string()));
-    json!({
-        "files": report.files,
-        "bytes": report.bytes,
-        "files_fetched": report.fetched_files,
-        "bytes_fetched": report.fetched_bytes,
-        "removed": report.removed,
-        "skipped": skipped.collect::<Vec<_>>(),
-        "seconds": report.elapsed.as_secs_f64(),
-    })
-}
-
-fn of_put_report(report: &PutReport) -> Value {
-    let receivers = report.receivers.iter().map(|receiver| {
-        let (state, reason, seconds) = match &receiver.state {
-            ReceiverState::Complete(after) => ("complete", None, Some(after.as_secs_f64())),
-            ReceiverState::Failed(reason) => ("failed", Some(reason), None),
-            ReceiverState::Unfinished => ("unfinished", None, None),
-        };
-        json!({
-            "host": receiver.host,
-            "address": receiver.address.map(|address| address.to_string()),
-            "state": state,
-            "reason": reason,
-            "seconds": seconds,
-        })
-    });
-    json!({
-        "size": report.size,
-        "digest": report.digest.to_string(),
-        "seconds": report.elapsed.as_secs_f64(),
-        "goodput": report.goodput(),
-        "complete": report.complete(),
-        "overhead": report.overhead_sent(),
-        "receivers": receivers.collect::<Vec<_>>(),
-    })
-}
-
-fn entries(listing: &TreeListing) -> Result<Value, String> {
-    let wrong = |error| format!("the host sent {error}");
-    let mut cursor = Cursor::new(&listing.bytes).map_err(wrong)?;
-    let mut entries = Vec::new();
-    while let Some(entry) = cursor.next_entry().map_err(wrong)? {
-        entries.push(of_entry(&entry));
-    }
-    Ok(Value::Array(entries))
-}
-
-fn of_entry(entry: &Entry<'_>) -> Value {
-    let (kind, size, digest, more) = match entry.content {
-        Content::Directory => ("directory", None, None, None),
-        Content::File { size, digest } => {
-            ("file", Some(size), digest.map(|digest| Digest(digest).to_string()), None)
-        }
-        Content::Link { target } => ("link", None, None, Some(target.to_owned())),
-        Content::Skipped(reason) => ("skipped", None, None, Some(reason.to_string())),
-    };
-    let modified = entry.modified.seconds as f64 + f64::from(entry.modified.nanos) / 1e9;
-    json!({
-        "path": entry.path,
-        "kind": kind,
-        "size": size,
-        "mode": entry.mode,
-        "modified": modified,
-        "digest": digest,
-        "detail": more,
-    })
 }

@@ -6,6 +6,8 @@
 #![deny(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+#[cfg(target_os = "linux")]
+mod accounts;
 mod buffer;
 #[cfg(target_os = "linux")]
 mod client;
