@@ -11,6 +11,13 @@ use rustix::io::Errno;
 use super::beneath::{open_parent, split_path};
 use super::{Disk, ObjectName, StoreError};
 
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::NOFOLLOW);
+/// How directories are opened that are passed, and may not be readable.
+#[cfg(target_os = "linux")]
+const PASS: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const PASS: OFlags = OFlags::RDONLY;
+
 /// Directories that are remembered as being on the disk, at most.
 const MAX_KNOWN: usize = 1_024;
 
@@ -66,7 +73,7 @@ impl Folders {
         let stat = fstat(&opened)?;
         let identity = (stat.st_dev, stat.st_ino);
         if self.lock().get(path) != Some(&identity) {
-            self.walk(root, path, |at, _| Ok(self.disk.sync_directory(at)?))?;
+            walk(root, path, |at, _| self.sync(at))?;
             let mut known = self.lock();
             if known.len() >= MAX_KNOWN {
                 known.clear();
@@ -87,7 +94,7 @@ impl Folders {
 
     fn make(&self, root: &OwnedFd, path: &str) -> Result<MadeFolders, StoreError> {
         let mut made = MadeFolders::default();
-        self.walk(root, path, |at, here| self.make_one(at, here, &mut made))?;
+        walk(root, path, |at, here| self.make_one(at, here, &mut made))?;
         Ok(made)
     }
 
@@ -115,32 +122,38 @@ impl Folders {
         }
     }
 
-    /// Goes along a path: calls `step` with the directory that a component is in, and with the path as far as that
-    /// component, before it opens it.
-    fn walk(
-        &self,
-        root: &OwnedFd,
-        path: &str,
-        mut step: impl FnMut(&OwnedFd, &str) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
-        let mut at = openat(root, ".", flags, Mode::empty())?;
-        let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
-        for here in ends.map(|end| &path[..end]) {
-            step(&at, here)?;
-            let (_, name) = split_path(here);
-            at = openat(&at, name, flags, Mode::empty()).map_err(|errno| match errno {
-                Errno::NOENT => StoreError::NoParent(here.to_owned()),
-                Errno::NOTDIR | Errno::LOOP => StoreError::NoDirectory(here.to_owned()),
-                errno => errno.into(),
-            })?;
+    fn sync(&self, directory: &OwnedFd) -> Result<(), StoreError> {
+        match openat(directory, ".", OFlags::RDONLY | DIRECTORY, Mode::empty()) {
+            // What can be passed and not be read was there before, and is its owner's matter.
+            Err(Errno::ACCESS) => Ok(()),
+            opened => Ok(self.disk.sync_directory(&opened?)?),
         }
-        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Identity>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Goes along a path: calls `step` with the directory that a component is in, and with the path as far as that
+/// component, before it opens it.
+fn walk(
+    root: &OwnedFd,
+    path: &str,
+    mut step: impl FnMut(&OwnedFd, &str) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut at = openat(root, ".", PASS | DIRECTORY, Mode::empty())?;
+    let ends = path.match_indices('/').map(|(end, _)| end).chain([path.len()]);
+    for here in ends.map(|end| &path[..end]) {
+        step(&at, here)?;
+        let (_, name) = split_path(here);
+        at = openat(&at, name, PASS | DIRECTORY, Mode::empty()).map_err(|errno| match errno {
+            Errno::NOENT => StoreError::NoParent(here.to_owned()),
+            Errno::NOTDIR | Errno::LOOP => StoreError::NoDirectory(here.to_owned()),
+            errno => errno.into(),
+        })?;
+    }
+    Ok(())
 }
 
 /// Whether a path is that of the directory, or leads through it.
