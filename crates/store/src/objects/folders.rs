@@ -1,11 +1,13 @@
 //! Directories that are missing on the way to an object, and are made for it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{Mode, OFlags, fstat, openat};
+use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
 use super::beneath::{open_parent, split_path};
@@ -70,8 +72,8 @@ impl Folders {
             }
             opened => (opened?, MadeFolders::default()),
         };
-        let stat = fstat(&opened)?;
-        let identity = (stat.st_dev, stat.st_ino);
+        let meta = File::from(opened.try_clone()?).metadata()?;
+        let identity = (meta.dev(), meta.ino());
         if self.lock().get(path) != Some(&identity) {
             walk(root, path, |at, _| self.sync(at))?;
             let mut known = self.lock();
