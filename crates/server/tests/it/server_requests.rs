@@ -171,9 +171,16 @@ fn names_that_escape_are_refused_to_readers_and_writers() {
         let refused = stranger.info(name).expect_err(name);
         assert!(matches!(refused, RefusalCode::NotFound | RefusalCode::BadName), "{name}");
     }
-    for (session, name) in
-        (2..).zip(["../x", "/tmp/x", "up/x", "link", "a/../x", "none/x", ".x.wellspring-1.part"])
-    {
+    for (session, name) in (2..).zip([
+        "../x",
+        "/tmp/x",
+        "up/x",
+        "up/none/x",
+        "link",
+        "a/../x",
+        "link/x",
+        ".x.wellspring-1.part",
+    ]) {
         let offered = Request::Offer(offer(session, name, 0));
         let refused = stranger.ask_proven(&offered, |reply| match reply {
             Reply::Refused { code, .. } => code,
