@@ -1,4 +1,4 @@
-//! What one address, or an offer that does not get on, may have of a server.
+//! Limits of what one address, or an offer that does not get on, has of a server.
 
 use std::time::Duration;
 
