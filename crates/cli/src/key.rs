@@ -27,7 +27,7 @@ Twenty hosts that share one key:
   wellspring key new --cluster                      # on one of them
   for h in $(cat hosts); do ssh $h mkdir -p -m 700 .config/wellspring; scp -p ~/.config/wellspring/cluster $h:.config/wellspring/; done
 
-To change the cluster key without a break, copy the file to all hosts and start their servers again after each step:
+To change the cluster key without a break, copy the file to all hosts and send their servers SIGHUP after each step:
   wellspring key change add                         # a second key is accepted
   wellspring key change use                         # the second is used, the first still accepted
   wellspring key change end                         # the first is gone";
@@ -253,13 +253,18 @@ fn at_least_one(text: &str) -> Result<NonZeroU64, String> {
 
 fn change(step: &Step) -> Result<(), Failed> {
     let (place, text) = match step {
-        Step::Add(place) => {
-            (place, "a second key is accepted: copy the file to all hosts, then `change use`")
-        }
-        Step::Use(place) => {
-            (place, "the second key is used: copy the file to all hosts, then `change end`")
-        }
-        Step::End(place) => (place, "only the new key is left: copy the file to all hosts"),
+        Step::Add(place) => (
+            place,
+            "a second key is accepted: copy the file to all hosts, send their servers SIGHUP, then `change use`",
+        ),
+        Step::Use(place) => (
+            place,
+            "the second key is used: copy the file to all hosts, send their servers SIGHUP, then `change end`",
+        ),
+        Step::End(place) => (
+            place,
+            "only the new key is left: copy the file to all hosts and send their servers SIGHUP",
+        ),
     };
     let directory = place.directory()?;
     let changed = match step {

@@ -16,20 +16,17 @@ use std::fmt;
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use siphasher::sip::SipHasher24;
+use wellspring_wire::sealed::{self, COUNTER_LEN, HEADER_TAG_LEN, TAG_LEN};
 use zeroize::Zeroizing;
 
 use crate::layout::SEALED;
 use crate::replay::ReplayWindow;
 
 /// What sealing adds to a datagram \[bytes\].
-pub const MAX_OVERHEAD: usize = HEADER_TAG_LEN + COUNTER_LEN + TAG_LEN;
+pub const MAX_OVERHEAD: usize = sealed::OVERHEAD;
 /// Bytes before a datagram in plain that is to be sealed where it is \[bytes\]: sealing moves the header there, and the
 /// payload not at all.
 pub const HEADROOM: usize = HEADER_TAG_LEN + COUNTER_LEN;
-const HEADER_TAG_LEN: usize = 8;
-/// The channel's byte and the counter.
-const COUNTER_LEN: usize = 8;
-const TAG_LEN: usize = 16;
 /// Longest header in clear \[bytes\].
 const MAX_CLEAR: usize = 64;
 /// Datagrams sealed by one key, as a power of two. With datagrams of 1,500 bytes the chance to tell AES-128-GCM

@@ -17,5 +17,6 @@ mod error;
 pub mod lttp;
 pub mod ndp;
 pub mod scdp;
+pub mod sealed;
 
 pub use error::ParseError;

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use rustix::process::Signal;
+
 use crate::support::{Place, program, random_bytes, text};
 
 struct Ended {
@@ -131,8 +133,9 @@ fn two_hosts_trust_each_other_and_nobody_else() {
     assert!(std::fs::read(by_lttp).expect("read") == bytes);
 }
 
+/// One server all the time: it reads its keys again after each step.
 #[test]
-fn a_cluster_shares_one_file_and_changes_its_key() {
+fn a_cluster_shares_one_file_and_changes_its_key_without_a_restart() {
     let place = Place::new();
     let served = place.replica("served", &random_bytes(500_000, 2));
     let (server, client) = (place.path("s"), place.path("c"));
@@ -143,12 +146,14 @@ fn a_cluster_shares_one_file_and_changes_its_key() {
         std::fs::copy(server.join("cluster"), client.join("cluster")).expect("copy");
     };
     copy();
+    let serving = place.serve(&served, &["--keys", text(&server)]);
+    let object = format!("{}/object", serving.address);
     let mut step = 0;
     let mut fetch = || {
         step += 1;
-        let serving = place.serve(&served, &["--keys", text(&server)]);
-        let (object, output) =
-            (format!("{}/object", serving.address), place.path(&format!("out-{step}")));
+        serving.signal(Signal::HUP);
+        serving.wait_for("reloaded");
+        let output = place.path(&format!("out-{step}"));
         of(&client, &["get", &object, "-o", text(&output)]).status
     };
     assert_eq!(fetch(), 0);

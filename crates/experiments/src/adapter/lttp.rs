@@ -30,7 +30,7 @@ impl Adapter for Lttp {
     fn endpoint(&self, host: HostId, _link: Rate) -> lttp::Endpoint {
         let mut config = lttp::Config::new(host, self.seed);
         config.symbol_size = self.protocol.payload();
-        config.overhead_per_packet = self.protocol.header.into();
+        config.overhead_per_packet = self.protocol.headers().into();
         config.block_symbols = self.protocol.block_symbols;
         config.prevent_oscillation = self.protocol.lttp.prevent_oscillation;
         config.discounting = self.protocol.lttp.discounting;
@@ -40,7 +40,7 @@ impl Adapter for Lttp {
     }
 
     fn overhead(&self) -> u8 {
-        self.protocol.header.saturating_sub(24)
+        self.protocol.headers().saturating_sub(24)
     }
 
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {

@@ -43,7 +43,7 @@ impl Adapter for Ndp {
     fn endpoint(&self, host: HostId, link: Rate) -> ndp::Endpoint {
         let mut config = ndp::Config::new(host, self.protocol.pace(link), self.seed);
         config.payload = self.protocol.payload();
-        config.overhead_per_packet = self.protocol.header.into();
+        config.overhead_per_packet = self.protocol.headers().into();
         config.initial_window = self.protocol.window;
         config.min_timeout = self.protocol.min_timeout.0;
         config.paths = self.paths;
@@ -53,7 +53,7 @@ impl Adapter for Ndp {
     }
 
     fn overhead(&self) -> u8 {
-        self.protocol.header.saturating_sub(28)
+        self.protocol.headers().saturating_sub(28)
     }
 
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {

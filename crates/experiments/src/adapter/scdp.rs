@@ -103,7 +103,7 @@ impl Adapter for Scdp {
             Configuration::Paper => scdp::Config::new(host, protocol.pace(link)),
             Configuration::Shipped => scdp::Config::shipped(host, protocol.pace(link)),
         };
-        config.overhead_per_symbol = protocol.header.into();
+        config.overhead_per_symbol = protocol.headers().into();
         let shipped_threshold = match config.fabric {
             scdp::Fabric::Shared { reordering_threshold } => Some(reordering_threshold),
             _ => None,
@@ -145,7 +145,7 @@ impl Adapter for Scdp {
     }
 
     fn overhead(&self) -> u8 {
-        self.protocol.header.saturating_sub(32)
+        self.protocol.headers().saturating_sub(32)
     }
 
     fn unicast(&self, leg: Leg, actions: &mut ActionsOf<Self>) {

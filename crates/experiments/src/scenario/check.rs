@@ -68,7 +68,14 @@ impl Scenario {
             &"drop",
             "trim for scdp and polyraptor, or protocol.fabric must be shared or dedicated",
         )?;
-        let Protocol { name, paths, .. } = self.protocol;
+        let Protocol { name, paths, keys, .. } = self.protocol;
+        let left = u64::from(self.protocol.trimmed_header());
+        must(
+            !keys || self.switch.trim_size.is_none_or(|size| size.0 >= left),
+            "switch.trim_size",
+            &self.switch.trim_size.unwrap_or(Size(0)),
+            "8 bytes more than protocol.header, or more: with protocol.keys the header's tag must be left",
+        )?;
         let chosen = matches!(self.switch.spraying(), Spraying::Label | Spraying::Hash);
         let allowed = |paths| (1..=MAX_PATHS).contains(&paths) && (paths == 1 || chosen);
         must(
@@ -380,6 +387,9 @@ mod tests {
                 "switch.mark_packets",
             ),
             ("[switch]\noverflow = \"drop\"\n", "switch.overflow"),
+            ("[protocol]\nname = \"tcp-newreno\"\nkeys = true\n", "protocol.keys"),
+            ("[protocol]\npacket = 90\nkeys = true\n", "protocol.packet"),
+            ("[switch]\ntrim_size = \"71B\"\n[protocol]\nkeys = true\n", "switch.trim_size"),
             (
                 "[protocol]\nname = \"polyraptor\"\n[switch]\noverflow = \"drop\"\n",
                 "switch.overflow",

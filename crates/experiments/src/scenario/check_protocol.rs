@@ -39,10 +39,16 @@ impl Protocol {
             "between 33 and 200 bytes",
         )?;
         must(
-            protocol.packet > u16::from(protocol.header),
+            protocol.packet > u16::from(protocol.headers()),
             "protocol.packet",
             &protocol.packet,
-            "more than protocol.header",
+            "more than protocol.header, and with protocol.keys more than 32 bytes beyond it",
+        )?;
+        must(
+            !(protocol.keys && protocol.name.is_tcp()),
+            "protocol.keys",
+            &protocol.keys,
+            "false for TCP, which has none here",
         )?;
         must(
             (1..=56_403).contains(&protocol.block_symbols),

@@ -124,7 +124,7 @@ impl Scenario {
 
     /// Length of what is left of a trimmed packet \[bytes\].
     pub fn trimmed_len(&self) -> u16 {
-        self.switch.trim_size.map_or(self.protocol.header.into(), |size| size.0 as u16)
+        self.switch.trim_size.map_or(self.protocol.trimmed_header().into(), |size| size.0 as u16)
     }
 
     /// How packets choose among equal paths.

@@ -6,6 +6,7 @@ use wellspring_core::{Duration, Rate};
 use wellspring_fabric::PortConfig;
 use wellspring_transport::congestion::Algorithm;
 use wellspring_transport::scdp::StragglerPolicy;
+use wellspring_wire::sealed;
 
 /// The protocol of all hosts.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -19,8 +20,12 @@ pub struct Protocol {
     pub window_per_sender: u16,
     /// A full data packet on the wire \[bytes\].
     pub packet: u16,
-    /// Of these, headers; also what a trimmed or control packet is on the wire \[bytes\].
+    /// Of these, headers; also what a trimmed or control packet is on the wire, without keys \[bytes\].
     pub header: u8,
+    /// Whether hosts have keys, as beyond loopback over UDP: packets are sealed, which takes 32 bytes of each payload, and a
+    /// trimmed header keeps its tag of 8 bytes. Not TCP.
+    #[serde(skip_serializing_if = "is_false")]
+    pub keys: bool,
     /// Symbols in a block (SCDP §V: 100).
     pub block_symbols: u32,
     /// Symbols beyond K aimed at after a loss (SCDP §IV-C: 2).
@@ -76,6 +81,10 @@ pub struct Protocol {
     /// TCP only.
     #[serde(skip_serializing_if = "Tcp::is_default")]
     pub tcp: Tcp,
+}
+
+fn is_false(keys: &bool) -> bool {
+    !keys
 }
 
 fn is_one(burst: &u16) -> bool {
@@ -404,6 +413,7 @@ impl Default for Protocol {
             window_per_sender: 6,
             packet: 1_500,
             header: 64,
+            keys: false,
             block_symbols: 100,
             overhead: 2,
             lttp: Lttp::default(),
@@ -435,7 +445,17 @@ impl Protocol {
 
     /// Payload of a full packet \[bytes\].
     pub fn payload(&self) -> u16 {
-        self.packet.saturating_sub(u16::from(self.header)).max(1)
+        self.packet.saturating_sub(u16::from(self.headers())).max(1)
+    }
+
+    /// What a packet has beside its payload \[bytes\].
+    pub fn headers(&self) -> u8 {
+        self.header.saturating_add(if self.keys { sealed::OVERHEAD as u8 } else { 0 })
+    }
+
+    /// What of a trimmed packet says which one it was, and with keys proves it \[bytes\].
+    pub fn trimmed_header(&self) -> u8 {
+        self.header.saturating_add(if self.keys { sealed::HEADER_TAG_LEN as u8 } else { 0 })
     }
 
     /// Initial window \[packets\].

@@ -27,6 +27,7 @@ const FULL: &str = r#"
     trim_groups = false
     [protocol]
     fabric = "shared"
+    keys = true
     configuration = "shipped"
     gap_threshold = 32
     stragglers = { detach = true }

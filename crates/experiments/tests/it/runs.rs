@@ -141,6 +141,37 @@ fn switches_that_drop_or_mark_do_so() {
     }
 }
 
+/// Over one link a sealed packet takes as long as another and carries 32 of 1,436 bytes less.
+#[test]
+fn with_keys_each_packet_carries_less() {
+    let share = 1_436.0 / 1_404.0;
+    for protocol in ["scdp", "ndp"] {
+        let time = |keys: bool| {
+            let text = format!(
+                "[topology]\nk = 4\ndelay = \"1us\"\n[workload]\nkind = \"single\"\nfrom = 0\nto = 15\n\
+                 size = \"3MB\"\n[protocol]\nname = \"{protocol}\"\nkeys = {keys}\ndecode = \"none\"\n"
+            );
+            outcome(&text).foreground().find_map(|flow| flow.completion()).expect("complete")
+        };
+        let ratio = time(true) / time(false);
+        assert!((ratio / share - 1.0).abs() < 0.003, "{protocol}: {ratio} against {share}");
+    }
+}
+
+/// What is left of a trimmed packet is 8 bytes longer.
+#[test]
+fn with_keys_trimmed_headers_are_longer() {
+    let with = scenario(&format!("{INCAST}[protocol]\nkeys = true\n"));
+    assert_eq!(
+        (with.trimmed_len(), with.protocol.payload(), with.protocol.headers()),
+        (72, 1_404, 96)
+    );
+    let of = |keys: bool| outcome(&format!("{INCAST}[protocol]\nkeys = {keys}\n")).counters;
+    let (with, without) = (of(true), of(false));
+    assert!(with.trimmed > 0 && without.trimmed > 0, "{with:?}");
+    assert_ne!(with.digest, without.digest);
+}
+
 /// Six flows to one host are trimmed while their windows meet; where pulls come 3 % faster than
 /// packets leave, again and again.
 #[test]
