@@ -16,7 +16,7 @@ use super::swap::{NextTree, note_that_files_are_written};
 use crate::objects::{Disk, SystemDisk, part_file_name};
 
 /// All that is there.
-const ALL: Scan = Scan {
+pub(super) const ALL: Scan = Scan {
     hidden: true,
     deep: true,
     digests: false,
@@ -68,8 +68,9 @@ impl NextTree {
     }
 
     /// Gives a tree, which has taken the place of the other one, what that was given meanwhile and what was not listed.
-    /// What has come into the tree since is left alone. Returns whether there was anything.
-    pub(super) fn rescue(&self, mut listed: Listed<'_>) -> io::Result<bool> {
+    /// What has come into the tree since is left alone, and what it had and has no more is not brought back. Returns
+    /// whether there was anything.
+    pub(super) fn rescue(&self, mut listed: Listed<'_>, mut had: Listed<'_>) -> io::Result<bool> {
         let walk =
             |path: &Path| scan(&OwnedFd::from(File::open(path)?), ALL).map_err(io::Error::other);
         let (there, here) = (walk(&self.target)?, walk(&self.next)?);
@@ -78,7 +79,7 @@ impl NextTree {
         let rescued = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
             let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
             let is_late = match pair {
-                Pair::First(_) => true,
+                Pair::First(_) => !had.has(entry.path)?,
                 Pair::Second(_) => false,
                 Pair::Both(there, here) => {
                     there.modified > here.modified && !self.is_same(&there, &here)?
@@ -100,16 +101,13 @@ impl NextTree {
         let name =
             to.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
         let beside = to.with_file_name(part_file_name(name, SystemDisk.random()?));
-        let brought = match entry.content {
-            Content::Directory => fs::create_dir(&to).and_then(|()| {
-                let permissions = from.metadata()?.permissions();
-                fs::set_permissions(&to, permissions)
-            }),
+        let brought = self.make_lost_parents(entry.path).and_then(|()| match entry.content {
+            Content::Directory => make_like(&from, &to),
             Content::Link { target } => {
                 std::os::unix::fs::symlink(target, &beside).and_then(|()| fs::rename(&beside, &to))
             }
             _ => fs::hard_link(&from, &beside).and_then(|()| fs::rename(&beside, &to)),
-        };
+        });
         brought.or_else(|error| match error.kind() {
             // Gone by now, or it would stand in the way of what is listed.
             io::ErrorKind::NotFound
@@ -123,6 +121,23 @@ impl NextTree {
         })
     }
 
+    /// Makes the directories above a path of the other tree that somebody has removed here since.
+    fn make_lost_parents(&self, path: &str) -> io::Result<()> {
+        for (end, _) in path.match_indices('/') {
+            let above = self.next.join(&path[..end]);
+            match fs::symlink_metadata(&above) {
+                Ok(found) if found.is_dir() => {}
+                // A link could lead out.
+                Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    make_like(&self.target.join(&path[..end]), &above)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Gives it something of the other tree.
     fn take_over(&self, entry: &Entry<'_>, doubts: Option<&mut TreeTarget>) -> io::Result<()> {
         let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
@@ -131,10 +146,7 @@ impl NextTree {
         };
         self.make_parents(entry.path)?;
         match entry.content {
-            Content::Directory => {
-                fs::create_dir(&to)?;
-                fs::set_permissions(&to, from.metadata()?.permissions())
-            }
+            Content::Directory => make_like(&from, &to),
             // The note of the other tree goes with it: that time would say that these are the bytes. It gets another.
             Content::File { size, .. } if is_in_doubt(size) => fs::copy(from, to).map(|_| ()),
             Content::File { .. } => fs::hard_link(from, to),
@@ -156,8 +168,7 @@ impl NextTree {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }
-            fs::create_dir(&to)?;
-            fs::set_permissions(&to, from.metadata()?.permissions())?;
+            make_like(&from, &to)?;
         }
         Ok(())
     }
@@ -186,6 +197,12 @@ impl NextTree {
             removed => removed,
         }
     }
+}
+
+/// Makes a directory with the permissions of another.
+fn make_like(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir(to)?;
+    fs::set_permissions(to, from.metadata()?.permissions())
 }
 
 /// The error of an adoption.

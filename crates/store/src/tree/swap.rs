@@ -230,7 +230,8 @@ impl NextTree {
         let (old, note) = (self.old(), self.note());
         remove_if_there(&note)?;
         if let Some((listing, filter)) = kept {
-            SwapNote::write(&note, next, Listed::new(listing, filter.walk())?)?;
+            let listed = || Listed::new(listing.clone(), filter.walk());
+            SwapNote::write(&note, next, [listed()?, listed()?])?;
         }
         let swapped = match renameat_with(CWD, next, CWD, target, RenameFlags::EXCHANGE) {
             Ok(()) => {
@@ -295,7 +296,7 @@ impl NextTree {
                     next: self.target.clone(),
                     ..NextTree::default()
                 };
-                if there.rescue(noted.listed()?)? {
+                if there.rescue(noted.listed()?, noted.had()?)? {
                     // It may have been on the disk where it was.
                     TreeTarget::open(&self.target, false)?.sync()?;
                 }

@@ -1,34 +1,52 @@
 //! Note of a swap that is under way, for whoever comes after a process that was killed in it.
 //!
 //! It stands beside the trees and has the inode of the tree that takes the other's place, by which it is known whether
-//! it has, and the paths that were listed in it: the other's versions of these are of no more use, and what the other
-//! was given besides is brought over before it goes.
+//! it has, and two lists of paths. The other's versions of those that were listed are of no more use; what the other was
+//! given besides is brought over before it goes. What the new tree has besides, and somebody has removed by then, is not.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use wellspring_tree::Cursor;
+
+use super::adopt::ALL;
 use super::listed::Listed;
+use super::scan::scan;
 
 /// A note.
 #[derive(Debug)]
 pub(super) struct SwapNote {
     inode: u64,
-    /// Listed paths, each followed by a zero, and one more zero.
-    paths: Vec<u8>,
+    /// Paths that were listed, each followed by a zero.
+    listed: Vec<u8>,
+    /// Likewise, others that the tree had then.
+    had: Vec<u8>,
 }
 
 impl SwapNote {
-    /// Writes a note, where there is none: `next` is about to take another tree's place. It is on the disk then.
-    pub(super) fn write(at: &Path, next: &Path, mut listed: Listed<'_>) -> io::Result<()> {
+    /// Writes a note, where there is none: `next` is about to take another tree's place. It is on the disk then. What is
+    /// listed is gone through twice.
+    pub(super) fn write(at: &Path, next: &Path, listed: [Listed<'_>; 2]) -> io::Result<()> {
         // Who may not look into the directory may not read the names in it here.
         let file = File::options().write(true).create_new(true).mode(0o600).open(at)?;
         let mut file = BufWriter::new(file);
         write!(file, "{}\0", fs::metadata(next)?.ino())?;
-        while let Some(path) = listed.take()? {
+        let [mut all, mut listed] = listed;
+        while let Some(path) = all.take()? {
             file.write_all(path.as_bytes())?;
             file.write_all(b"\0")?;
+        }
+        file.write_all(b"\0")?;
+        let there = scan(&OwnedFd::from(File::open(next)?), ALL).map_err(io::Error::other)?;
+        let mut there = Cursor::new(there.as_bytes()).map_err(io::Error::other)?;
+        while let Some(entry) = there.next_entry().map_err(io::Error::other)? {
+            if !listed.has(entry.path)? {
+                file.write_all(entry.path.as_bytes())?;
+                file.write_all(b"\0")?;
+            }
         }
         file.write_all(b"\0")?;
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
@@ -36,17 +54,19 @@ impl SwapNote {
 
     /// The note that is there, if it is whole.
     pub(super) fn read(at: &Path) -> io::Result<Option<SwapNote>> {
-        let bytes = match fs::read(at) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes?,
-        };
-        let whole = bytes.ends_with(b"\0\0");
-        let inode = bytes.split(|&byte| byte == 0).next().filter(|_| whole);
-        let inode = inode.and_then(|inode| std::str::from_utf8(inode).ok()?.parse().ok());
-        Ok(inode.map(|inode| {
-            let after = bytes.iter().position(|&byte| byte == 0).unwrap_or_default() + 1;
-            SwapNote { inode, paths: bytes[after..].to_vec() }
-        }))
+        match fs::read(at) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            bytes => Ok(SwapNote::parse(&bytes?)),
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Option<SwapNote> {
+        let end = bytes.iter().position(|&byte| byte == 0)?;
+        let inode = std::str::from_utf8(&bytes[..end]).ok()?.parse().ok()?;
+        let (listed, rest) = paths(&bytes[end + 1..])?;
+        let (had, rest) = paths(rest)?;
+        let (listed, had) = (listed.to_vec(), had.to_vec());
+        rest.is_empty().then_some(SwapNote { inode, listed, had })
     }
 
     /// Whether the tree has taken the place of that name.
@@ -56,9 +76,28 @@ impl SwapNote {
 
     /// The paths that were listed.
     pub(super) fn listed(&self) -> io::Result<Listed<'_>> {
-        let paths = self.paths.split(|&byte| byte == 0).take_while(|path| !path.is_empty());
-        Listed::of_paths(paths)
+        Listed::of_paths(each(&self.listed))
     }
+
+    /// Others that the tree had.
+    pub(super) fn had(&self) -> io::Result<Listed<'_>> {
+        Listed::of_paths(each(&self.had))
+    }
+}
+
+/// A list of paths, and what comes after the zero that ends it.
+fn paths(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mut end = 0;
+    loop {
+        match bytes[end..].iter().position(|&byte| byte == 0)? {
+            0 => return Some((&bytes[..end], &bytes[end + 1..])),
+            len => end += len + 1,
+        }
+    }
+}
+
+fn each(paths: &[u8]) -> impl Iterator<Item = &[u8]> {
+    paths.split(|&byte| byte == 0).take_while(|path| !path.is_empty())
 }
 
 #[cfg(test)]
@@ -66,7 +105,7 @@ mod tests {
     use super::*;
     use crate::tree::{NextTree, TreeFilter};
     use rustix::fs::{CWD, RenameFlags, renameat_with};
-    use wellspring_tree::{Cursor, Listing};
+    use wellspring_tree::Listing;
 
     /// A directory `t` with a tree beside that is to take its place, which has what it has, and lists `listed`.
     struct Place {
@@ -114,10 +153,10 @@ mod tests {
         }
 
         fn note(&self) {
-            let listing = Cursor::new(self.listing.as_bytes()).expect("a listing");
-            let listed = Listed::new(listing, TreeFilter::default().walk()).expect("valid");
-            SwapNote::write(&self.at(".t.wellspring-next-note"), self.next.path(), listed)
-                .expect("noted");
+            let listing = || Cursor::new(self.listing.as_bytes()).expect("a listing");
+            let listed = || Listed::new(listing(), TreeFilter::default().walk()).expect("valid");
+            let (at, both) = (self.at(".t.wellspring-next-note"), [listed(), listed()]);
+            SwapNote::write(&at, self.next.path(), both).expect("noted");
         }
 
         fn exchange(&self) {
@@ -157,6 +196,53 @@ mod tests {
             let read = ["t/late", "t/listed", "t/mine"].map(|path| place.read(path));
             assert_eq!(read, ["late", "new", "mine"]);
         }
+    }
+
+    #[test]
+    fn what_was_removed_after_a_kill_in_a_swap_does_not_come_back() {
+        let place = Place::new();
+        place.write("t/late", "late");
+        place.note();
+        place.exchange();
+        for path in ["t/mine", "t/listed"] {
+            fs::remove_file(place.at(path)).expect("removed");
+        }
+        NextTree::discard(&place.at("t")).expect("discarded");
+        assert_eq!(place.left(), ["t"]);
+        assert!(!place.at("t/mine").exists() && !place.at("t/listed").exists());
+        assert_eq!(place.read("t/late"), "late");
+    }
+
+    #[test]
+    fn what_came_into_a_directory_that_was_removed_after_a_kill_is_not_lost() {
+        let place = Place::new();
+        for (tree, files) in
+            [(place.at("t"), ["old", "late"].as_slice()), (place.next.path().to_owned(), &["old"])]
+        {
+            fs::create_dir(tree.join("d")).expect("made");
+            files
+                .iter()
+                .for_each(|file| fs::write(tree.join("d").join(file), file).expect("written"));
+        }
+        place.note();
+        place.exchange();
+        fs::remove_dir_all(place.at("t/d")).expect("removed");
+        NextTree::discard(&place.at("t")).expect("discarded");
+        assert_eq!((place.read("t/d/late"), place.read("t/d/old")), ("late".into(), String::new()));
+    }
+
+    #[test]
+    fn nothing_is_brought_over_through_a_link_that_leads_out() {
+        let place = Place::new();
+        fs::create_dir(place.at("t/d")).expect("made");
+        place.write("t/d/late", "late");
+        place.note();
+        place.exchange();
+        fs::create_dir(place.at("outside")).expect("made");
+        std::os::unix::fs::symlink(place.at("outside"), place.at("t/d")).expect("linked");
+        NextTree::discard(&place.at("t")).expect("discarded");
+        assert_eq!(place.left(), ["outside", "t"]);
+        assert!(!place.at("outside/late").exists());
     }
 
     #[test]
