@@ -132,7 +132,8 @@ fn hints(hosts: &[HostError], server: &str, own: impl Fn(HostTrouble) -> String)
 fn no_replica_hint(hosts: &[HostError], server: &str) -> String {
     let not_found = format!(
         "Check the spelling of the object: its name is its path below the directory that `{server}` serves there, as \
-         `wellspring ls HOST/` shows it. A directory ends with a /."
+         `wellspring ls HOST/` shows it. A directory ends with a /. Several hosts of one object stand before it: \
+         HOST,HOST/OBJECT."
     );
     hints(hosts, server, |trouble| match trouble {
         HostTrouble::NotFound => not_found.clone(),

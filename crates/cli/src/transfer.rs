@@ -249,6 +249,7 @@ pub struct TreeLocation {
 impl FromStr for TreeLocation {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
+        let text = without_scheme(text);
         let (hosts, directory) = text.split_once('/').unwrap_or((text, ""));
         let name = |text: &str| {
             let name = text.strip_suffix('/').unwrap_or(text);
@@ -279,6 +280,11 @@ impl FromStr for Source {
     }
 }
 
+/// A place as Python's URLs name it, too: `wellspring://HOST/OBJECT`.
+pub fn without_scheme(text: &str) -> &str {
+    text.strip_prefix("wellspring://").unwrap_or(text)
+}
+
 /// Hosts for people.
 pub fn list(hosts: &[Host]) -> String {
     hosts.iter().map(Host::to_string).collect::<Vec<_>>().join(", ")
@@ -300,7 +306,7 @@ pub struct Location {
 impl FromStr for Location {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let (hosts, name) = text
+        let (hosts, name) = without_scheme(text)
             .split_once('/')
             .ok_or("write HOST/OBJECT or HOST,HOST/OBJECT, or HOST/DIR/ for a directory")?;
         let hosts = parse_hosts(hosts)?;
@@ -370,7 +376,8 @@ mod tests {
         assert_eq!(tree("a,b:5/x/y/"), Some("x/y".to_owned()));
         assert_eq!(tree("a/"), None);
         assert!(matches!("a/x".parse(), Ok(Source::Object(_))));
-        for bad in ["a", "a//", "a/../", "a/x//", "/x/"] {
+        assert_eq!(tree("wellspring://a/x/"), Some("x".to_owned()));
+        for bad in ["a", "a//", "a/../", "a/x//", "/x/", "wellspring://a", "http://a/x"] {
             assert!(bad.parse::<Source>().is_err(), "{bad}");
         }
     }
@@ -378,6 +385,7 @@ mod tests {
     #[test]
     fn locations_have_hosts_and_a_safe_name() {
         let location: Location = "a,[::1]:5,c:7/x/y".parse().expect("a location");
+        assert_eq!("wellspring://a,[::1]:5,c:7/x/y".parse(), Ok(location.clone()));
         assert_eq!(location.hosts.len(), 3);
         assert_eq!(location.name.as_str(), "x/y");
         for bad in ["a", "a/", "/x", "a,/x", "a/../x", "a//x", "a/x\\y"] {

@@ -7,6 +7,8 @@ use wellspring_client::Host;
 use wellspring_console::exit::Failed;
 use wellspring_net::store::ObjectName;
 
+use crate::transfer::without_scheme;
+
 /// Hosts, and what stands behind the first `/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
@@ -17,6 +19,7 @@ pub struct Destination {
 impl FromStr for Destination {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
+        let text = without_scheme(text);
         let (hosts, place) = match text.split_once('/') {
             Some((hosts, place)) => (hosts, Some(place)),
             None => (text, None),
@@ -124,6 +127,7 @@ mod tests {
         assert_eq!(object(&["a", "b"], Some("d/y"), "x/7b.bin"), some("d/y"));
         assert_eq!(object(&["a,b/d/"], None, "x/7b.bin"), some("d/7b.bin"));
         assert_eq!(object(&["a/"], None, "x/7b.bin"), some("7b.bin"));
+        assert_eq!(object(&["wellspring://a,b/y"], None, "x/7b.bin"), some("y"));
         assert_eq!(object(&["a", "b/d/y"], None, "x/7b.bin"), some("d/y"));
         assert_eq!(object(&["a/y"], None, "-"), some("y"));
         assert_eq!(object(&["a/d/"], None, "-"), None);
