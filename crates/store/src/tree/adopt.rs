@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use wellspring_tree::{Content, Cursor, Entry, Keeps, Listing, ListingError, Pair, compare};
+use wellspring_tree::{Content, Cursor, Entry, Listing, ListingError, Pair, compare};
 
 use super::TreeTarget;
 use super::filter::TreeFilter;
@@ -14,14 +14,6 @@ use super::listed::Listed;
 use super::scan::{Scan, scan};
 use super::swap::{NextTree, note_that_files_are_written};
 use crate::objects::{Disk, SystemDisk, part_file_name};
-
-/// All that is there.
-pub(super) const ALL: Scan = Scan {
-    hidden: true,
-    deep: true,
-    digests: false,
-    keeps: Keeps { owner: false, xattrs: false, acls: false },
-};
 
 impl NextTree {
     /// Gives it what the other tree has by now and what a listing, as far as the filter lets it pass, does not have, and
@@ -32,7 +24,7 @@ impl NextTree {
     pub fn adopt(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<()> {
         note_that_files_are_written(&self.next)?;
         let open = |path: &Path| Ok::<_, io::Error>(OwnedFd::from(File::open(path)?));
-        let walk = |root: &OwnedFd| scan(root, ALL).map_err(io::Error::other);
+        let walk = |root: &OwnedFd| scan(root, Scan::ALL).map_err(io::Error::other);
         let (there, mut doubts) = match open(&self.target) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (Listing::default(), None),
             root => root.and_then(|root| Ok((walk(&root)?, Some(TreeTarget::of(root)))))?,
@@ -71,8 +63,9 @@ impl NextTree {
     /// What has come into the tree since is left alone, and what it had and has no more is not brought back. Returns
     /// whether there was anything.
     pub(super) fn rescue(&self, mut listed: Listed<'_>, mut had: Listed<'_>) -> io::Result<bool> {
-        let walk =
-            |path: &Path| scan(&OwnedFd::from(File::open(path)?), ALL).map_err(io::Error::other);
+        let walk = |path: &Path| {
+            scan(&OwnedFd::from(File::open(path)?), Scan::ALL).map_err(io::Error::other)
+        };
         let (there, here) = (walk(&self.target)?, walk(&self.next)?);
         let cursor = |listing| Cursor::new(listing).map_err(io::Error::other);
         let mut any = false;

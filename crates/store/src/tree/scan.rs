@@ -32,6 +32,16 @@ pub struct Scan {
     pub keeps: Keeps,
 }
 
+impl Scan {
+    /// All that is there, without its bytes, owners and attributes.
+    pub(super) const ALL: Scan = Scan {
+        hidden: true,
+        deep: true,
+        digests: false,
+        keeps: Keeps { owner: false, xattrs: false, acls: false },
+    };
+}
+
 /// Walks of a tree in which directories are replaced, at most.
 const ATTEMPTS: usize = 4;
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
-use wellspring_tree::{Content, Cursor, Keeps, MAX_DEPTH};
+use wellspring_tree::{Content, Cursor, MAX_DEPTH};
 
 use super::TreeTarget;
 use super::filter::TreeFilter;
@@ -170,8 +170,7 @@ impl NextTree {
 
     fn link_into(&self, to: &Path) -> io::Result<bool> {
         let root = OwnedFd::from(File::open(&self.target)?);
-        let how = Scan { hidden: true, deep: true, digests: false, keeps: Keeps::default() };
-        let listing = scan(&root, how).map_err(io::Error::other)?;
+        let listing = scan(&root, Scan::ALL).map_err(io::Error::other)?;
         let mut cursor = Cursor::new(listing.as_bytes()).map_err(io::Error::other)?;
         let mut directories = Vec::new();
         let (mut there, mut is_whole) = (TreeTarget::of(root), true);

@@ -12,9 +12,8 @@ use std::path::Path;
 
 use wellspring_tree::Cursor;
 
-use super::adopt::ALL;
 use super::listed::Listed;
-use super::scan::scan;
+use super::scan::{Scan, scan};
 
 /// A note.
 #[derive(Debug)]
@@ -40,7 +39,7 @@ impl SwapNote {
             file.write_all(b"\0")?;
         }
         file.write_all(b"\0")?;
-        let there = scan(&OwnedFd::from(File::open(next)?), ALL).map_err(io::Error::other)?;
+        let there = scan(&OwnedFd::from(File::open(next)?), Scan::ALL).map_err(io::Error::other)?;
         let mut there = Cursor::new(there.as_bytes()).map_err(io::Error::other)?;
         while let Some(entry) = there.next_entry().map_err(io::Error::other)? {
             if !listed.has(entry.path)? {
