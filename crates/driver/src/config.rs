@@ -1,7 +1,7 @@
 //! The configuration of a driver.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use wellspring_core::{Duration, HostId, Rate, Seed, Time};
 use wellspring_transport::{lttp, ndp, scdp};
@@ -107,7 +107,10 @@ impl DriverConfig {
     /// received blocks and 256 MiB for blocks to send.
     pub fn new(bind: SocketAddr) -> Self {
         let scdp = scdp::Config::shipped(HostId(0), Rate::from_mbps(10_000));
-        let workers = std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 8));
+        // The system reads several files to tell how many it has.
+        static WORKERS: LazyLock<usize> = LazyLock::new(|| {
+            std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 8))
+        });
         let lttp = lttp::Config {
             // Our header, UDP's and IPv4's.
             overhead_per_packet: SYMBOL_HEADER_LEN as u32 + 28,
@@ -133,7 +136,7 @@ impl DriverConfig {
             send_rate: None,
             trim_taps: TrimTaps::Off,
             dscp: DscpMap::default(),
-            workers,
+            workers: *WORKERS,
             receive_memory: 512 << 20,
             send_memory: 256 << 20,
             read_ahead: 8,

@@ -141,20 +141,42 @@ fn switches_that_drop_or_mark_do_so() {
     }
 }
 
+/// Time of a transfer from host 0 with keys, against that without.
+fn share_with_keys(network: &str, to: u32, size: &str, protocol: &str) -> f64 {
+    let time = |keys: bool| {
+        let text = format!(
+            "{network}[workload]\nkind = \"single\"\nfrom = 0\nto = {to}\nsize = \"{size}\"\n\
+             [protocol]\nname = \"{protocol}\"\nkeys = {keys}\ndecode = \"none\"\n"
+        );
+        outcome(&text).foreground().find_map(|flow| flow.completion()).expect("complete")
+    };
+    time(true) / time(false)
+}
+
 /// Over one link a sealed packet takes as long as another and carries 32 of 1,436 bytes less.
 #[test]
 fn with_keys_each_packet_carries_less() {
     let share = 1_436.0 / 1_404.0;
-    for protocol in ["scdp", "ndp"] {
-        let time = |keys: bool| {
-            let text = format!(
-                "[topology]\nk = 4\ndelay = \"1us\"\n[workload]\nkind = \"single\"\nfrom = 0\nto = 15\n\
-                 size = \"3MB\"\n[protocol]\nname = \"{protocol}\"\nkeys = {keys}\ndecode = \"none\"\n"
-            );
-            outcome(&text).foreground().find_map(|flow| flow.completion()).expect("complete")
-        };
-        let ratio = time(true) / time(false);
+    let tree = "[topology]\nk = 4\ndelay = \"1us\"\n";
+    let one_switch = "[topology]\nkind = \"single-switch\"\nhosts = 2\n\
+                      [switch]\noverflow = \"drop\"\nspraying = \"flow\"\n";
+    let cases =
+        [("scdp", tree, 15, "3MB"), ("ndp", tree, 15, "3MB"), ("lttp", one_switch, 1, "30MB")];
+    for (protocol, network, to, size) in cases {
+        let ratio = share_with_keys(network, to, size, protocol);
         assert!((ratio / share - 1.0).abs() < 0.003, "{protocol}: {ratio} against {share}");
+    }
+}
+
+/// Pulls that wait for a slow link back are 96 bytes long instead of 64.
+#[test]
+fn with_keys_pulls_are_longer() {
+    let share = 96.0 / 64.0 * 1_436.0 / 1_404.0;
+    let network = "[topology]\nk = 4\ndelay = \"1us\"\n[[topology.links]]\n\
+                   between = [\"tor7\", \"host15\"]\nrate = \"1Gbps\"\nreverse_rate = \"10Mbps\"\n";
+    for protocol in ["scdp", "ndp"] {
+        let ratio = share_with_keys(network, 15, "3MB", protocol);
+        assert!((ratio / share - 1.0).abs() < 0.01, "{protocol}: {ratio} against {share}");
     }
 }
 
