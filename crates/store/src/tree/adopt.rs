@@ -12,8 +12,9 @@ use super::TreeTarget;
 use super::filter::TreeFilter;
 use super::listed::Listed;
 use super::scan::{Scan, scan};
-use super::swap::{NextTree, note_that_files_are_written};
-use crate::objects::{Disk, SystemDisk, part_file_name};
+use super::swap::{NextTree, is_gone, note_that_files_are_written, unless_gone};
+use super::swap_note::Had;
+use crate::objects::{Disk, HashProgress, SystemDisk, hash_file, part_file_name};
 
 impl NextTree {
     /// Gives it what the other tree has by now and what a listing, as far as the filter lets it pass, does not have, and
@@ -43,11 +44,14 @@ impl NextTree {
                 Pair::Second(here) => {
                     surplus.push((here.path.to_owned(), here.content == Content::Directory));
                 }
-                Pair::Both(there, here) if self.is_same(&there, &here)? => {}
-                Pair::Both(there, here) => {
-                    self.remove(here.path, here.content == Content::Directory)?;
-                    self.take_over(&there, doubts.as_mut())?;
-                }
+                Pair::Both(there, here) => match self.is_same(&there, &here) {
+                    Ok(true) => {}
+                    Err(error) if !is_gone(&self.target.join(there.path)) => Err(error)?,
+                    _ => {
+                        self.remove(here.path, here.content == Content::Directory)?;
+                        self.take_over(&there, doubts.as_mut())?;
+                    }
+                },
             }
             Ok::<(), Adoption>(())
         });
@@ -62,7 +66,7 @@ impl NextTree {
     /// Gives a tree, which has taken the place of the other one, what that was given meanwhile and what was not listed.
     /// What has come into the tree since is left alone, and what it had and has no more is not brought back. Returns
     /// whether there was anything.
-    pub(super) fn rescue(&self, mut listed: Listed<'_>, mut had: Listed<'_>) -> io::Result<bool> {
+    pub(super) fn rescue(&self, mut listed: Listed<'_>, mut had: Had<'_>) -> io::Result<bool> {
         let walk = |path: &Path| {
             scan(&OwnedFd::from(File::open(path)?), Scan::ALL).map_err(io::Error::other)
         };
@@ -72,11 +76,9 @@ impl NextTree {
         let rescued = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
             let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
             let is_late = match pair {
-                Pair::First(_) => !had.has(entry.path)?,
+                Pair::First(_) => had.inode(entry.path)?.is_none(),
                 Pair::Second(_) => false,
-                Pair::Both(there, here) => {
-                    there.modified > here.modified && !self.is_same(&there, &here)?
-                }
+                Pair::Both(there, here) => self.is_late(&there, &here, had.inode(entry.path)?)?,
             };
             if is_late && !listed.has(entry.path)? {
                 any = true;
@@ -86,6 +88,29 @@ impl NextTree {
         });
         rescued.map_err(|Adoption(error)| error)?;
         Ok(any)
+    }
+
+    /// Whether what the other tree has under a path was put there after this one, which had that inode, took over what
+    /// was there: by times alone that cannot be told, since a file may come with one of long ago.
+    fn is_late(&self, there: &Entry<'_>, here: &Entry<'_>, had: Option<u64>) -> io::Result<bool> {
+        let (from, at) = (self.target.join(there.path), self.next.join(here.path));
+        let now = match fs::symlink_metadata(&at) {
+            Err(_) if is_gone(&at) => None,
+            now => Some(now?.ino()),
+        };
+        if now.is_none() || now != had {
+            // Somebody has removed or replaced it since.
+            return Ok(false);
+        }
+        Ok(match (there.content, here.content) {
+            (Content::Link { target: one }, Content::Link { target: other }) => one != other,
+            _ if self.is_same(there, here)? => false,
+            // Files in doubt are taken over as copies.
+            (Content::File { size: one, .. }, Content::File { size: other, .. }) => {
+                one != other || !have_the_same_bytes(&from, &at)?
+            }
+            _ => true,
+        })
     }
 
     /// Brings something of the other tree here, in the place of what is older.
@@ -131,19 +156,25 @@ impl NextTree {
         Ok(())
     }
 
-    /// Gives it something of the other tree.
+    /// Gives it something of the other tree, unless that is gone.
     fn take_over(&self, entry: &Entry<'_>, doubts: Option<&mut TreeTarget>) -> io::Result<()> {
-        let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
         let is_in_doubt = |size| {
             doubts.is_some_and(|doubts| doubts.may_be_torn(entry.path, size, entry.modified))
         };
+        let is_copied = matches!(entry.content, Content::File { size, .. } if is_in_doubt(size));
+        unless_gone(&self.target.join(entry.path), || self.try_take_over(entry, is_copied))
+    }
+
+    fn try_take_over(&self, entry: &Entry<'_>, is_copied: bool) -> io::Result<()> {
+        let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
         self.make_parents(entry.path)?;
         match entry.content {
             Content::Directory => make_like(&from, &to),
             // The note of the other tree goes with it: that time would say that these are the bytes. It gets another.
-            Content::File { size, .. } if is_in_doubt(size) => fs::copy(from, to).map(|_| ()),
+            Content::File { .. } if is_copied => fs::copy(from, to).map(|_| ()),
             Content::File { .. } => fs::hard_link(from, to),
-            Content::Link { target } => std::os::unix::fs::symlink(target, to),
+            // It may lead elsewhere by now.
+            Content::Link { .. } => std::os::unix::fs::symlink(fs::read_link(from)?, to),
             Content::Skipped(reason) => {
                 let text = format!("{} {reason}, and would be lost", entry.path);
                 Err(io::Error::new(io::ErrorKind::Unsupported, text))
@@ -194,8 +225,22 @@ impl NextTree {
 
 /// Makes a directory with the permissions of another.
 fn make_like(from: &Path, to: &Path) -> io::Result<()> {
+    let like = from.symlink_metadata()?;
+    if !like.is_dir() {
+        // Something else is there by now.
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
     fs::create_dir(to)?;
-    fs::set_permissions(to, from.metadata()?.permissions())
+    fs::set_permissions(to, like.permissions())
+}
+
+/// Whether two files of one length have the same bytes.
+fn have_the_same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
+    let digest = |path: &Path| {
+        let file = File::open(path)?;
+        hash_file(&file, file.metadata()?.len(), &HashProgress::default())
+    };
+    Ok(digest(one)? == digest(other)?)
 }
 
 /// The error of an adoption.

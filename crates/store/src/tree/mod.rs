@@ -40,4 +40,6 @@ pub use unpack::{Unpack, Wanted};
 pub use wellspring_tree as listing;
 
 #[cfg(test)]
+mod live_tests;
+#[cfg(test)]
 mod tests;

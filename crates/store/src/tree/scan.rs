@@ -212,13 +212,17 @@ impl Walk {
     ) -> Result<(), ScanError> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {
-                let readable = stat.st_mode & 0o444 == 0o444
-                    || accessat(directory, name, Access::READ_OK, AtFlags::EACCESS).is_ok();
-                if !readable {
-                    return self.skip(SkipReason::Unreadable);
+                let may_read = || accessat(directory, name, Access::READ_OK, AtFlags::EACCESS);
+                match if stat.st_mode & 0o444 == 0o444 { Ok(()) } else { may_read() } {
+                    Ok(()) => {}
+                    Err(Errno::NOENT) => return Ok(()),
+                    Err(_) => return self.skip(SkipReason::Unreadable),
                 }
                 let digest = match self.how.digests && stat.st_size > 0 {
-                    true => Some(self.digest(directory, name)?),
+                    true => match self.digest(directory, name)? {
+                        None => return Ok(()),
+                        digest => digest,
+                    },
                     false => None,
                 };
                 let content = Content::File { size: stat.st_size as u64, digest };
@@ -233,8 +237,11 @@ impl Walk {
                 }
             }
             FileType::Symlink => {
-                let target = readlinkat(directory, name, Vec::new());
-                let target = target.map_err(|errno| self.trouble(errno))?;
+                let target = match readlinkat(directory, name, Vec::new()) {
+                    // Removed in this moment, or replaced by something that is no link.
+                    Err(Errno::NOENT | Errno::INVAL) => return Ok(()),
+                    target => target.map_err(|errno| self.trouble(errno))?,
+                };
                 match target.to_str().ok().filter(|to| check_link(&self.path, to).is_ok()) {
                     Some(target) => self.push(stat, Content::Link { target }, &[]),
                     None => self.skip(SkipReason::LeadsOut),
@@ -253,7 +260,11 @@ impl Walk {
                 if !self.how.deep || depth >= MAX_DEPTH {
                     return Ok(());
                 }
-                let names = self.names(&inner).map_err(|errno| self.trouble(errno))?;
+                let names = match self.names(&inner) {
+                    // It was removed after it was opened.
+                    Err(Errno::NOENT) => Vec::new(),
+                    names => names.map_err(|errno| self.trouble(errno))?,
+                };
                 self.entries(&inner, names, depth + 1)?;
                 // One that is on its way to be removed may have had more in it.
                 let is_replaced = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -269,7 +280,10 @@ impl Walk {
         }
     }
 
-    fn digest(&self, directory: &OwnedFd, name: &str) -> Result<[u8; 32], ScanError> {
+    /// The digest of a file; none if it is gone meanwhile.
+    fn digest(&self, directory: &OwnedFd, name: &str) -> Result<Option<[u8; 32]>, ScanError> {
+        let is_gone =
+            || matches!(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT));
         let read = || -> io::Result<Option<[u8; 32]>> {
             let file = File::from(openat(directory, name, READ, Mode::empty())?);
             let before = Fingerprint::of(&file)?;
@@ -277,7 +291,8 @@ impl Walk {
             Ok((Fingerprint::of(&file)? == before).then_some(digest.0))
         };
         match read() {
-            Ok(Some(digest)) => Ok(digest),
+            Ok(Some(digest)) => Ok(Some(digest)),
+            Ok(None) | Err(_) if is_gone() => Ok(None),
             Ok(None) => Err(ScanError::Changed(self.path.clone())),
             Err(error) => Err(ScanError::Io(self.path.clone(), error)),
         }

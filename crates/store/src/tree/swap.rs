@@ -18,6 +18,9 @@ use super::scan::{Scan, scan};
 use super::swap_note::SwapNote;
 use crate::objects::{NEXT_TREE, QUOTA_LEDGER};
 
+/// Times that something is tried which others remove and make again, at most.
+const ATTEMPTS: usize = 16;
+
 /// A tree beside another that is to take its place: `.NAME.wellspring-next`. It begins with the same files, as
 /// further names of them; one that an earlier process has left is taken up as it is.
 #[derive(Default, Debug)]
@@ -186,7 +189,8 @@ impl NextTree {
                     if there.may_be_torn(entry.path, size, entry.modified) {
                         is_whole = false;
                     } else {
-                        fs::hard_link(self.target.join(entry.path), &path)?;
+                        let from = self.target.join(entry.path);
+                        unless_gone(&from, || fs::hard_link(&from, &path))?;
                     }
                 }
                 Content::Link { target } => std::os::unix::fs::symlink(target, &path)?,
@@ -203,10 +207,14 @@ impl NextTree {
         }
         // What is in a directory changes its time, and may not be made in one that is read alone.
         for path in directories.iter().rev() {
-            let meta = self.target.join(path).metadata()?;
-            let directory = File::open(to.join(path))?;
-            directory.set_permissions(meta.permissions())?;
-            directory.set_modified(meta.modified()?)?;
+            let from = self.target.join(path);
+            let like = || -> io::Result<()> {
+                let meta = from.symlink_metadata()?;
+                let directory = File::open(to.join(path))?;
+                directory.set_permissions(meta.permissions())?;
+                directory.set_modified(meta.modified()?)
+            };
+            unless_gone(&from, like)?;
         }
         Ok(is_whole)
     }
@@ -295,7 +303,7 @@ impl NextTree {
                     next: self.target.clone(),
                     ..NextTree::default()
                 };
-                if there.rescue(noted.listed()?, noted.had()?)? {
+                if there.rescue(noted.listed()?, noted.had())? {
                     // It may have been on the disk where it was.
                     TreeTarget::open(&self.target, false)?.sync()?;
                 }
@@ -317,6 +325,27 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
+}
+
+/// What is done with something that others may remove, and it is no error that they have. What is there again is tried
+/// again.
+pub(super) fn unless_gone(path: &Path, mut done: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    for _ in 1..ATTEMPTS {
+        match done() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            done => return done,
+        }
+        if is_gone(path) {
+            return Ok(());
+        }
+    }
+    done()
+}
+
+/// Whether nothing has that name.
+pub(super) fn is_gone(path: &Path) -> bool {
+    let kind = fs::symlink_metadata(path).map_err(|error| error.kind());
+    matches!(kind, Err(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
 }
 
 /// What the files of a tree that have no other name take on the disk \[bytes\].

@@ -2,15 +2,17 @@
 //!
 //! It stands beside the trees and has the inode of the tree that takes the other's place, by which it is known whether
 //! it has, and two lists of paths. The other's versions of those that were listed are of no more use; what the other was
-//! given besides is brought over before it goes. What the new tree has besides, and somebody has removed by then, is not.
+//! given besides is brought over before it goes. What the new tree has besides, and somebody has removed or replaced by
+//! then, is not: that is told by the inodes that it had.
 
+use std::cmp::Ordering;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
-use wellspring_tree::Cursor;
+use wellspring_tree::{Cursor, order};
 
 use super::listed::Listed;
 use super::scan::{Scan, scan};
@@ -21,7 +23,7 @@ pub(super) struct SwapNote {
     inode: u64,
     /// Paths that were listed, each followed by a zero.
     listed: Vec<u8>,
-    /// Likewise, others that the tree had then.
+    /// Likewise, others that the tree had then, each behind its inode and a space.
     had: Vec<u8>,
 }
 
@@ -43,8 +45,8 @@ impl SwapNote {
         let mut there = Cursor::new(there.as_bytes()).map_err(io::Error::other)?;
         while let Some(entry) = there.next_entry().map_err(io::Error::other)? {
             if !listed.has(entry.path)? {
-                file.write_all(entry.path.as_bytes())?;
-                file.write_all(b"\0")?;
+                let inode = fs::symlink_metadata(next.join(entry.path))?.ino();
+                write!(file, "{inode} {}\0", entry.path)?;
             }
         }
         file.write_all(b"\0")?;
@@ -79,8 +81,31 @@ impl SwapNote {
     }
 
     /// Others that the tree had.
-    pub(super) fn had(&self) -> io::Result<Listed<'_>> {
-        Listed::of_paths(each(&self.had))
+    pub(super) fn had(&self) -> Had<'_> {
+        let mut paths: Box<dyn Iterator<Item = &[u8]>> = Box::new(each(&self.had));
+        Had { next: paths.next(), paths }
+    }
+}
+
+/// Paths that a tree had, asked for in their order.
+pub(super) struct Had<'a> {
+    paths: Box<dyn Iterator<Item = &'a [u8]> + 'a>,
+    next: Option<&'a [u8]>,
+}
+
+impl Had<'_> {
+    /// The inode that the tree had under a path; paths are asked for in their order.
+    pub(super) fn inode(&mut self, path: &str) -> io::Result<Option<u64>> {
+        while let Some(next) = self.next {
+            let next = std::str::from_utf8(next).map_err(io::Error::other)?;
+            let (inode, had) = next.split_once(' ').ok_or(io::ErrorKind::InvalidData)?;
+            match order(had, path) {
+                Ordering::Less => self.next = self.paths.next(),
+                Ordering::Equal => return inode.parse().map(Some).map_err(io::Error::other),
+                Ordering::Greater => break,
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -195,6 +220,52 @@ mod tests {
             let read = ["t/late", "t/listed", "t/mine"].map(|path| place.read(path));
             assert_eq!(read, ["late", "new", "mine"]);
         }
+    }
+
+    /// Puts a file of long ago in a place, as `mv` and `rsync` do.
+    fn move_old_file_to(at: &Path, bytes: &str) {
+        let beside = at.with_extension("beside");
+        fs::write(&beside, bytes).expect("written");
+        let file = File::options().write(true).open(&beside).expect("open");
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("a time");
+        fs::rename(&beside, at).expect("in place");
+    }
+
+    #[test]
+    fn what_was_replaced_by_something_older_before_or_after_a_kill_in_a_swap_stays() {
+        for is_before in [true, false] {
+            let place = Place::new();
+            place.write("t/link-to", "");
+            std::os::unix::fs::symlink("mine", place.next.path().join("link")).expect("linked");
+            std::os::unix::fs::symlink("listed", place.at("t/link")).expect("linked");
+            if is_before {
+                move_old_file_to(&place.at("t/mine"), "older");
+            }
+            place.note();
+            place.exchange();
+            if !is_before {
+                move_old_file_to(&place.at("t/mine"), "older");
+                fs::remove_file(place.at("t/link")).expect("removed");
+                std::os::unix::fs::symlink("link-to", place.at("t/link")).expect("linked");
+            }
+            NextTree::discard(&place.at("t")).expect("discarded");
+            assert_eq!(place.read("t/mine"), "older", "before: {is_before}");
+            let leads_to = fs::read_link(place.at("t/link")).expect("a link");
+            assert_eq!(leads_to, Path::new(if is_before { "listed" } else { "link-to" }));
+        }
+    }
+
+    #[test]
+    fn a_copy_of_what_was_there_is_not_replaced_by_it() {
+        let place = Place::new();
+        let copy = place.next.path().join("mine");
+        fs::remove_file(&copy).expect("removed");
+        fs::write(&copy, "mine").expect("written");
+        let inode = fs::metadata(copy).expect("stat").ino();
+        place.note();
+        place.exchange();
+        NextTree::discard(&place.at("t")).expect("discarded");
+        assert_eq!(fs::metadata(place.at("t/mine")).expect("stat").ino(), inode);
     }
 
     #[test]

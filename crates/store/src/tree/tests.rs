@@ -14,25 +14,25 @@ use wellspring_tree::{
 use crate::Existing;
 
 use super::{
-    Meta, NextTree, PackError, Scan, ScanError, Swapped, TreeFilter, TreeTarget, Unpack, Wanted,
-    read_pack, scan, scan_named,
+    Meta, NextTree, PackError, Scan, Swapped, TreeFilter, TreeTarget, Unpack, Wanted, read_pack,
+    scan,
 };
 
-const ALL: Scan = Scan { hidden: true, deep: true, digests: false, keeps: NOTHING };
+pub(super) const ALL: Scan = Scan { hidden: true, deep: true, digests: false, keeps: NOTHING };
 const NOTHING: Keeps = Keeps { owner: false, xattrs: false, acls: false };
 const TIME: Modified = Modified { seconds: 1_000_000_000, nanos: 7 };
 
-fn open(path: &Path) -> OwnedFd {
+pub(super) fn open(path: &Path) -> OwnedFd {
     OwnedFd::from(std::fs::File::open(path).expect("directory"))
 }
 
-fn write(path: &Path, bytes: &[u8]) {
+pub(super) fn write(path: &Path, bytes: &[u8]) {
     std::fs::create_dir_all(path.parent().expect("parent")).expect("directories");
     std::fs::write(path, bytes).expect("write");
 }
 
 /// Paths and contents of a listing.
-fn shown(listing: &[u8]) -> Vec<String> {
+pub(super) fn shown(listing: &[u8]) -> Vec<String> {
     let mut cursor = Cursor::new(listing).expect("a listing");
     let mut entries = Vec::new();
     while let Some(entry) = cursor.next_entry().expect("a listing") {
@@ -485,60 +485,4 @@ fn where_there_is_no_tree_the_next_one_has_what_is_listed() {
     next.adopt(listed, &TreeFilter::default()).expect("adopted");
     next.swap(None).expect("swapped");
     assert!(target.join("listed").exists() && !target.join("of-another").exists());
-}
-
-#[test]
-fn of_many_that_begin_the_next_tree_at_once_each_has_it_or_is_refused() {
-    let home = tempfile::tempdir().expect("directory");
-    let target = home.path().join("t");
-    (0..200).for_each(|number| write(&target.join(format!("{number}")), b"x"));
-    std::thread::scope(|scope| {
-        for _ in 0..8 {
-            scope.spawn(|| NextTree::beside(&target).expect("a tree beside"));
-        }
-    });
-}
-
-#[test]
-fn two_processes_do_not_write_one_next_tree() {
-    let home = tempfile::tempdir().expect("directory");
-    let target = home.path().join("t");
-    write(&target.join("x"), b"x");
-    let one = NextTree::claim(&target).expect("a tree beside");
-    let error = NextTree::claim(&target).expect_err("it is claimed");
-    assert_eq!(error.kind(), std::io::ErrorKind::ResourceBusy);
-    one.swap(None).expect("swapped");
-    NextTree::claim(&target).expect("the next one");
-}
-
-#[test]
-fn a_directory_that_is_swapped_and_removed_is_walked_whole() {
-    let home = tempfile::tempdir().expect("directory");
-    let target = home.path().join("above/t");
-    (0..300).for_each(|number| write(&target.join(format!("d/{number}")), b"x"));
-    let files_in = |root: &Path| {
-        let (_, listing) = scan_named(|| Ok::<_, ScanError>(open(root)), ALL)?;
-        let all = shown(listing.as_bytes());
-        Ok(all.iter().filter(|path| path.contains("d/") && !path.ends_with('/')).count())
-    };
-    let walks = std::sync::Mutex::new(0);
-    let found = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while *walks.lock().expect("no panic") < 600 {
-                NextTree::beside(&target).expect("a tree beside").swap(None).expect("swapped");
-            }
-        });
-        let mut found = Vec::new();
-        while found.len() < 600 {
-            let root = if found.len() % 2 == 0 { "above/t" } else { "above" };
-            found.push(files_in(&home.path().join(root)));
-            *walks.lock().expect("no panic") = found.len();
-        }
-        found
-    });
-    assert!(found.iter().any(|files| matches!(files, Ok(300))));
-    // Or another one has the name whenever it is tried.
-    let is_right =
-        |files: &&Result<usize, ScanError>| matches!(files, Ok(300) | Err(ScanError::Changed(_)));
-    assert!(found.iter().all(|files| is_right(&files)), "{found:?}");
 }
