@@ -28,7 +28,7 @@ class HostTrouble(NamedTuple):
     reason: str
     kind: str
     """``silent``, ``port closed``, ``unresolved``, ``not found``, ``refused`` or ``no room`` (a put),
-    ``keys`` or ``other``."""
+    ``changed`` (since it was listed), ``keys`` or ``other``."""
 
 
 class WellspringError(Exception):
@@ -125,6 +125,7 @@ _HINTS = {
     "refused": "Hosts take objects when they run `wellspring serve --allow-put`; one of that name is replaced only with "
     "force=True here and --allow-overwrite there.",
     "no room": "Free some space there, or have more allowed: `wellspring serve --help` has the limits.",
+    "changed": "Try again when nobody writes to the directory there: what is in place is not moved again.",
     "keys": "Both hosts must trust each other's key: `wellspring key --help` says how; keys= names their directory.",
 }
 

@@ -20,6 +20,10 @@ pub const TOO_FEW_RECEIVERS: u8 = 9;
 pub const CONTRADICTION: u8 = 10;
 pub const UNHEALTHY: u8 = 11;
 
+/// What to do about a directory in which somebody writes meanwhile.
+const STILL_WRITTEN: &str = "Repeat the command when nobody writes to the directory, or leave the file out by --exclude: what is in place \
+                             is not moved again.";
+
 pub fn target_exists(target: impl fmt::Display) -> Failed {
     Failed::new(TARGET_EXISTS, format!("{target} exists"))
         .hint("Choose another name by -o, or replace it by --force.")
@@ -83,7 +87,7 @@ pub fn of_tree(error: &TreeError, output: &str) -> Failed {
         TreeError::Incomplete(_) => Failed::new(TOO_FEW_RECEIVERS, error.to_string())
             .hint("Repeat the command: what is in place is not sent again."),
         TreeError::Source(_) => Failed::other(error.to_string())
-            .hint("Repeat the command when nobody writes to the directory, or leave the file out by --exclude."),
+            .hint(STILL_WRITTEN),
         TreeError::Plan(PlanError::Listing(_)) => Failed::new(BAD_DIGEST, error.to_string())
             .hint("The host is at fault, or its version is another. Nothing was written."),
         TreeError::Disagreement(_) => Failed::new(REPLICAS_DIFFER, error.to_string()).hint(
@@ -137,6 +141,7 @@ fn no_replica_hint(hosts: &[HostError], server: &str) -> String {
     );
     hints(hosts, server, |trouble| match trouble {
         HostTrouble::NotFound => not_found.clone(),
+        HostTrouble::Changed => STILL_WRITTEN.to_owned(),
         _ => String::new(),
     })
 }
@@ -216,12 +221,13 @@ pub fn of_bind(error: &BindError) -> Failed {
 mod tests {
     use super::*;
 
-    const TROUBLES: [HostTrouble; 5] = [
+    const TROUBLES: [HostTrouble; 6] = [
         HostTrouble::Silent,
         HostTrouble::PortClosed,
         HostTrouble::Unresolved,
         HostTrouble::NotFound,
         HostTrouble::Keys,
+        HostTrouble::Changed,
     ];
 
     fn hint(troubles: &[HostTrouble]) -> String {
@@ -236,8 +242,14 @@ mod tests {
 
     #[test]
     fn each_trouble_of_a_host_has_a_hint_of_its_own() {
-        let words =
-            ["firewall", "HOST:PORT", "spelling of the host", "spelling of the object", "key show"];
+        let words = [
+            "firewall",
+            "HOST:PORT",
+            "spelling of the host",
+            "spelling of the object",
+            "key show",
+            "nobody writes",
+        ];
         for (trouble, word) in TROUBLES.iter().zip(words) {
             let hint = hint(&[*trouble]);
             let found: Vec<_> = words.iter().filter(|word| hint.contains(**word)).collect();
@@ -245,7 +257,7 @@ mod tests {
         }
         assert_eq!(hint(&[HostTrouble::Other]), "", "the reason says it all");
         let all = hint(&[&TROUBLES[..], &TROUBLES[..]].concat());
-        assert_eq!(all.lines().count(), 5, "each once: {all}");
+        assert_eq!(all.lines().count(), 6, "each once: {all}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::byte_range::ByteRange;
 use crate::ConfigError;
 use crate::driver::{Failure, HandleError};
 use crate::store::{Digest, StoreError};
-use wellspring_net::HostError;
+use wellspring_net::{HostError, HostTrouble};
 
 fn list(f: &mut fmt::Formatter<'_>, hosts: &[HostError]) -> fmt::Result {
     hosts.iter().try_for_each(|host| write!(f, "\n  {host}"))
@@ -75,7 +75,13 @@ impl fmt::Display for FetchError {
             FetchError::NoHosts => f.write_str("no host was named"),
             FetchError::TooManyHosts { got, limit } => write!(f, "{got} hosts (limit {limit})"),
             FetchError::NoReplica(hosts) => {
-                f.write_str("no host has the object:")?;
+                let changed = hosts.iter().all(|host| host.trouble == HostTrouble::Changed);
+                let what = if changed {
+                    "what the hosts have keeps changing"
+                } else {
+                    "no host has the object"
+                };
+                write!(f, "{what}:")?;
                 list(f, hosts)
             }
             FetchError::Differ { name, replicas } => {

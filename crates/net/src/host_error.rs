@@ -31,6 +31,8 @@ pub enum HostTrouble {
     NotAllowed,
     /// It has no room for the object, or no more for this client.
     NoRoom,
+    /// What is there has changed since it was listed or looked at, or is being replaced.
+    Changed,
     /// Anything else: the reason says it all.
     #[default]
     Other,

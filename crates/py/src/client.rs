@@ -315,6 +315,7 @@ fn of_hosts(kind: &'static str, message: String, hosts: &[HostError]) -> Failed 
         HostTrouble::NotFound => "not found",
         HostTrouble::Keys => "keys",
         HostTrouble::NoRoom => "no room",
+        HostTrouble::Changed => "changed",
         _ => "other",
     };
     let hosts = hosts.iter().map(|h| (h.host.clone(), h.reason.clone(), trouble(h.trouble)));

@@ -101,6 +101,7 @@ impl AskError {
                 code: RefusalCode::NoSpace | RefusalCode::TooLarge | RefusalCode::OverQuota,
                 ..
             } => HostTrouble::NoRoom,
+            AskError::Refused { code: RefusalCode::Changed, .. } => HostTrouble::Changed,
             AskError::Keys(_) => HostTrouble::Keys,
             AskError::Refused { .. } | AskError::Nonsense | AskError::Stopped => HostTrouble::Other,
         }
