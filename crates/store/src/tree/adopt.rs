@@ -13,8 +13,11 @@ use super::filter::TreeFilter;
 use super::listed::Listed;
 use super::scan::{Scan, scan};
 use super::swap::{NextTree, is_gone, note_that_files_are_written, unless_gone};
-use super::swap_note::Had;
+use super::swap_note::{Had, identity};
 use crate::objects::{Disk, HashProgress, SystemDisk, hash_file, part_file_name};
+
+/// Times that a tree in which others write is looked through, at most.
+const ADOPTIONS: usize = 8;
 
 impl NextTree {
     /// Gives it what the other tree has by now and what a listing, as far as the filter lets it pass, does not have, and
@@ -23,6 +26,16 @@ impl NextTree {
     /// # Errors
     /// The system's.
     pub fn adopt(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<()> {
+        for _ in 1..ADOPTIONS {
+            match self.try_adopt(listing.clone(), filter) {
+                Err(error) if may_be_a_change(&error) => {}
+                adopted => return adopted,
+            }
+        }
+        self.try_adopt(listing, filter)
+    }
+
+    fn try_adopt(&self, listing: Cursor<'_>, filter: &TreeFilter) -> io::Result<()> {
         note_that_files_are_written(&self.next)?;
         let open = |path: &Path| Ok::<_, io::Error>(OwnedFd::from(File::open(path)?));
         let walk = |root: &OwnedFd| scan(root, Scan::ALL).map_err(io::Error::other);
@@ -76,9 +89,11 @@ impl NextTree {
         let rescued = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
             let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
             let is_late = match pair {
-                Pair::First(_) => had.inode(entry.path)?.is_none(),
+                Pair::First(_) => had.identity(entry.path)?.is_none(),
                 Pair::Second(_) => false,
-                Pair::Both(there, here) => self.is_late(&there, &here, had.inode(entry.path)?)?,
+                Pair::Both(there, here) => {
+                    self.is_late(&there, &here, had.identity(entry.path)?)?
+                }
             };
             if is_late && !listed.has(entry.path)? {
                 any = true;
@@ -90,15 +105,15 @@ impl NextTree {
         Ok(any)
     }
 
-    /// Whether what the other tree has under a path was put there after this one, which had that inode, took over what
-    /// was there: by times alone that cannot be told, since a file may come with one of long ago.
-    fn is_late(&self, there: &Entry<'_>, here: &Entry<'_>, had: Option<u64>) -> io::Result<bool> {
+    /// Whether what the other tree has under a path was put there after this one, which had that, took over what was
+    /// there: by times alone that cannot be told, since a file may come with one of long ago.
+    fn is_late(&self, there: &Entry<'_>, here: &Entry<'_>, had: Option<&str>) -> io::Result<bool> {
         let (from, at) = (self.target.join(there.path), self.next.join(here.path));
         let now = match fs::symlink_metadata(&at) {
             Err(_) if is_gone(&at) => None,
-            now => Some(now?.ino()),
+            now => Some(identity(&now?)),
         };
-        if now.is_none() || now != had {
+        if now.is_none() || now.as_deref() != had {
             // Somebody has removed or replaced it since.
             return Ok(false);
         }
@@ -221,6 +236,20 @@ impl NextTree {
             removed => removed,
         }
     }
+}
+
+/// Whether an error can come from something that others have put in the place of what was seen there.
+fn may_be_a_change(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::NotADirectory
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::AlreadyExists
+            // Of a directory no further name can be made.
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::InvalidInput
+    )
 }
 
 /// Makes a directory with the permissions of another.

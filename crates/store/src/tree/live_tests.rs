@@ -7,19 +7,22 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use wellspring_tree::{Cursor, Listing};
 
 use super::tests::{ALL, open, shown, write};
-use super::{NextTree, Scan, ScanError, TreeFilter, scan, scan_named};
+use super::{NextTree, Scan, ScanError, TreeFilter, TreeTarget, scan, scan_named};
 
-/// Makes and removes things in a directory until `rounds` have begun; they are gone where the directory is replaced.
+/// Makes and removes things in a directory until `rounds` have begun, some with the name of what was of another kind; they
+/// are gone where the directory is replaced.
 fn come_and_go(directory: &Path, round: &AtomicU32, rounds: u32) {
     let at = |path: &str| directory.join(path);
     while round.load(Relaxed) < rounds {
-        let _ = std::fs::write(at("file"), [1; 20_000]);
-        let _ = symlink("stays", at("link"));
-        let _ = std::fs::create_dir(at("directory"));
-        let _ = std::fs::write(at("directory/inner"), "x");
-        let _ = std::fs::remove_file(at("file"));
-        let _ = std::fs::remove_file(at("link"));
-        let _ = std::fs::remove_dir_all(at("directory"));
+        for name in ["one", "other"] {
+            let _ = std::fs::write(at(name), [1; 20_000]);
+            let _ = std::fs::remove_file(at(name));
+            let _ = symlink("below", at(name));
+            let _ = std::fs::remove_file(at(name));
+            let _ = std::fs::create_dir(at(name));
+            let _ = std::fs::write(at(name).join("inner"), "x");
+            let _ = std::fs::remove_dir_all(at(name));
+        }
     }
 }
 
@@ -83,6 +86,7 @@ fn a_directory_that_is_swapped_and_removed_is_walked_whole() {
 fn what_goes_while_a_tree_is_walked_is_left_out() {
     let home = tempfile::tempdir().expect("directory");
     write(&home.path().join("stays"), b"x");
+    write(&home.path().join("below/stays"), b"x");
     let walks = AtomicU32::new(0);
     let walk = |walk| {
         let how = Scan { digests: walk % 2 == 0, ..ALL };
@@ -128,5 +132,37 @@ fn what_goes_while_a_tree_takes_the_place_of_another_is_no_trouble() {
         assert!(swapped.is_ok(), "{round}: {swapped:?}");
     }
     let left = shown(scan(&open(&target), ALL).expect("a walk").as_bytes());
-    assert!(["below/stays 1", "stays 1"].iter().all(|path| left.contains(&(*path).to_owned())));
+    assert!(
+        ["below/stays 1", "stays 1"].iter().all(|path| left.contains(&(*path).to_owned())),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn what_comes_while_a_directory_is_removed_goes_too_and_what_is_below_a_link_is_not_there() {
+    const ROUNDS: u32 = 2_000;
+    let home = tempfile::tempdir().expect("directory");
+    let (surplus, round) = (home.path().join("surplus"), AtomicU32::new(0));
+    let remove = |now| {
+        round.store(now, Relaxed);
+        TreeTarget::of(open(home.path())).remove("surplus")
+    };
+    let removals: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while round.load(Relaxed) < ROUNDS {
+                let _ = std::fs::create_dir(&surplus);
+                let _ = std::fs::write(surplus.join("inner"), "x");
+            }
+        });
+        (1..=ROUNDS).map(remove).collect()
+    });
+    let fails = removals.iter().filter(|removed| removed.is_err()).count();
+    assert!(fails < 20, "{fails}: {:?}", removals.iter().find(|removed| removed.is_err()));
+
+    write(&home.path().join("there/x"), b"x");
+    symlink("there", home.path().join("link")).expect("link");
+    let mut target = TreeTarget::of(open(home.path()));
+    assert!(!target.remove_one("link/x").expect("nothing there"));
+    target.remove("link/x").expect("nothing there");
+    assert!(home.path().join("there/x").exists());
 }

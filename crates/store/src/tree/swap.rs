@@ -190,7 +190,10 @@ impl NextTree {
                         is_whole = false;
                     } else {
                         let from = self.target.join(entry.path);
-                        unless_gone(&from, || fs::hard_link(&from, &path))?;
+                        match unless_gone(&from, || fs::hard_link(&from, &path)) {
+                            Err(_) if is_another(&from, entry.content) => is_whole = false,
+                            linked => linked?,
+                        }
                     }
                 }
                 Content::Link { target } => std::os::unix::fs::symlink(target, &path)?,
@@ -208,6 +211,10 @@ impl NextTree {
         // What is in a directory changes its time, and may not be made in one that is read alone.
         for path in directories.iter().rev() {
             let from = self.target.join(path);
+            if is_another(&from, Content::Directory) {
+                is_whole = false;
+                continue;
+            }
             let like = || -> io::Result<()> {
                 let meta = from.symlink_metadata()?;
                 let directory = File::open(to.join(path))?;
@@ -313,10 +320,15 @@ impl NextTree {
         }
         // First: of a tree that is partly removed nothing is to be brought over.
         remove_if_there(&note)?;
-        match fs::remove_dir_all(&old) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        for _ in 1..ATTEMPTS {
+            match fs::remove_dir_all(&old) {
+                // Somebody who has it open makes things in it.
+                Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                removed => return removed,
+            }
         }
+        fs::remove_dir_all(&old)
     }
 }
 
@@ -332,7 +344,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 pub(super) fn unless_gone(path: &Path, mut done: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     for _ in 1..ATTEMPTS {
         match done() {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if is_no_more(&error) => {}
             done => return done,
         }
         if is_gone(path) {
@@ -344,8 +356,20 @@ pub(super) fn unless_gone(path: &Path, mut done: impl FnMut() -> io::Result<()>)
 
 /// Whether nothing has that name.
 pub(super) fn is_gone(path: &Path) -> bool {
-    let kind = fs::symlink_metadata(path).map_err(|error| error.kind());
-    matches!(kind, Err(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
+    fs::symlink_metadata(path).is_err_and(|error| is_no_more(&error))
+}
+
+fn is_no_more(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Whether something else has that name than what is listed.
+fn is_another(path: &Path, listed: Content<'_>) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|found| match listed {
+        Content::Directory => !found.is_dir(),
+        Content::Link { .. } => !found.is_symlink(),
+        _ => !found.is_file(),
+    })
 }
 
 /// What the files of a tree that have no other name take on the disk \[bytes\].

@@ -3,14 +3,15 @@
 //! It stands beside the trees and has the inode of the tree that takes the other's place, by which it is known whether
 //! it has, and two lists of paths. The other's versions of those that were listed are of no more use; what the other was
 //! given besides is brought over before it goes. What the new tree has besides, and somebody has removed or replaced by
-//! then, is not: that is told by the inodes that it had.
+//! then, is not: that is told by what it had.
 
 use std::cmp::Ordering;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 use wellspring_tree::{Cursor, order};
 
@@ -23,7 +24,7 @@ pub(super) struct SwapNote {
     inode: u64,
     /// Paths that were listed, each followed by a zero.
     listed: Vec<u8>,
-    /// Likewise, others that the tree had then, each behind its inode and a space.
+    /// Likewise, others that the tree had then, each behind its [identity] and a space.
     had: Vec<u8>,
 }
 
@@ -45,8 +46,8 @@ impl SwapNote {
         let mut there = Cursor::new(there.as_bytes()).map_err(io::Error::other)?;
         while let Some(entry) = there.next_entry().map_err(io::Error::other)? {
             if !listed.has(entry.path)? {
-                let inode = fs::symlink_metadata(next.join(entry.path))?.ino();
-                write!(file, "{inode} {}\0", entry.path)?;
+                let found = identity(&fs::symlink_metadata(next.join(entry.path))?);
+                write!(file, "{found} {}\0", entry.path)?;
             }
         }
         file.write_all(b"\0")?;
@@ -94,19 +95,26 @@ pub(super) struct Had<'a> {
 }
 
 impl Had<'_> {
-    /// The inode that the tree had under a path; paths are asked for in their order.
-    pub(super) fn inode(&mut self, path: &str) -> io::Result<Option<u64>> {
+    /// The [identity] of what the tree had under a path; paths are asked for in their order.
+    pub(super) fn identity(&mut self, path: &str) -> io::Result<Option<&str>> {
         while let Some(next) = self.next {
             let next = std::str::from_utf8(next).map_err(io::Error::other)?;
-            let (inode, had) = next.split_once(' ').ok_or(io::ErrorKind::InvalidData)?;
+            let (identity, had) = next.split_once(' ').ok_or(io::ErrorKind::InvalidData)?;
             match order(had, path) {
                 Ordering::Less => self.next = self.paths.next(),
-                Ordering::Equal => return inode.parse().map(Some).map_err(io::Error::other),
+                Ordering::Equal => return Ok(Some(identity)),
                 Ordering::Greater => break,
             }
         }
         Ok(None)
     }
+}
+
+/// What tells something from whatever else has had, or will have, its name: the inode, and, since that is given to another
+/// one day, when it was made, where the file system says so.
+pub(super) fn identity(meta: &Metadata) -> String {
+    let made = meta.created().ok().and_then(|made| made.duration_since(UNIX_EPOCH).ok());
+    format!("{}-{}", meta.ino(), made.unwrap_or_default().as_nanos())
 }
 
 /// A list of paths, and what comes after the zero that ends it.

@@ -25,6 +25,9 @@ use crate::objects::{
     Disk, SystemDisk, UNSYNCED, open_directory_beneath, part_file_name, split_path,
 };
 
+/// Times that a directory is removed in which others make things, at most.
+const REMOVALS: usize = 8;
+
 /// Names tried before giving up: each has 64 random bits.
 const ATTEMPTS: usize = 8;
 
@@ -251,6 +254,17 @@ impl TreeTarget {
         Ok((Arc::clone(opened), name))
     }
 
+    /// The same, if there is a directory above that path; a link is none.
+    fn parent_if_there<'p>(
+        &mut self,
+        path: &'p str,
+    ) -> io::Result<Option<(Arc<OwnedFd>, &'p str)>> {
+        match self.parent(path) {
+            Err(error) if is_no_directory(&error) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     /// Makes a directory, for its owner alone until [`set`](Self::set) says otherwise. What has the name
     /// and is no directory is replaced if `existing` says so.
     ///
@@ -370,10 +384,7 @@ impl TreeTarget {
     /// # Errors
     /// The system's.
     pub fn remove_one(&mut self, path: &str) -> io::Result<bool> {
-        let (parent, name) = match self.parent(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            found => found?,
-        };
+        let Some((parent, name)) = self.parent_if_there(path)? else { return Ok(false) };
         let removed = match unlinkat(&parent, name, AtFlags::empty()) {
             Err(Errno::ISDIR | Errno::PERM) => {
                 self.parent.1 = None;
@@ -383,7 +394,7 @@ impl TreeTarget {
         };
         match removed {
             Ok(()) => Ok(true),
-            Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(false),
+            Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(false),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -393,7 +404,7 @@ impl TreeTarget {
     /// # Errors
     /// The system's.
     pub fn remove(&mut self, path: &str) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
+        let Some((parent, name)) = self.parent_if_there(path)? else { return Ok(()) };
         self.parent.1 = None;
         Ok(remove_at(&parent, name, MAX_DEPTH)?)
     }
@@ -404,7 +415,25 @@ fn is_directory(parent: &OwnedFd, name: &str) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(found.st_mode) == FileType::Directory)
 }
 
+/// Whether an error says that there is no directory of that name.
+fn is_no_directory(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
+}
+
+/// Removes something with all that is in it, also what others put there meanwhile, if they do not go on.
 fn remove_at(parent: &OwnedFd, name: &str, depth: usize) -> Result<(), Errno> {
+    for _ in 1..REMOVALS {
+        match try_remove_at(parent, name, depth) {
+            Err(Errno::NOENT) => return Ok(()),
+            Err(Errno::NOTDIR | Errno::LOOP | Errno::NOTEMPTY | Errno::EXIST) => {}
+            removed => return removed,
+        }
+    }
+    try_remove_at(parent, name, depth)
+}
+
+fn try_remove_at(parent: &OwnedFd, name: &str, depth: usize) -> Result<(), Errno> {
     match unlinkat(parent, name, AtFlags::empty()) {
         Err(Errno::ISDIR | Errno::PERM) if depth > 0 => {}
         Err(Errno::NOENT) => return Ok(()),

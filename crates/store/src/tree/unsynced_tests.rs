@@ -191,6 +191,8 @@ fn a_file_without_bytes_that_is_not_listed_stays_in_doubt() {
     write(&plan(home.path(), Existing::Replace), Existing::Replace);
     another_life(home.path());
     File::create(home.path().join("b")).expect("cut");
+    // Between two lives there is a tick of the file system's clock.
+    std::thread::sleep(std::time::Duration::from_millis(20));
     let others = [entry("a", 5), entry("c", PACKED)];
     let (listed, skipped) = (
         &others[..],
