@@ -77,6 +77,18 @@ fn another_life(directory: &Path) {
     std::fs::write(&path, text.replace(life, "an-earlier-one")).expect("written");
 }
 
+/// Waits until the clock of the file system goes on, as it does between two lives.
+fn tick(directory: &Path) {
+    let path = directory.join(".tick");
+    let now = || {
+        let file = File::create(&path).expect("made");
+        fstat(file).map(|stat| changed(&stat)).expect("stat")
+    };
+    let before = now();
+    while now() == before {}
+    std::fs::remove_file(path).expect("removed");
+}
+
 fn is_noted(directory: &Path) -> bool {
     directory.join(UNSYNCED).exists()
 }
@@ -191,8 +203,7 @@ fn a_file_without_bytes_that_is_not_listed_stays_in_doubt() {
     write(&plan(home.path(), Existing::Replace), Existing::Replace);
     another_life(home.path());
     File::create(home.path().join("b")).expect("cut");
-    // Between two lives there is a tick of the file system's clock.
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    tick(home.path());
     let others = [entry("a", 5), entry("c", PACKED)];
     let (listed, skipped) = (
         &others[..],
