@@ -25,6 +25,12 @@ impl Modified {
         };
         whole?.checked_add(Duration::from_nanos(self.nanos.into()))
     }
+
+    /// What is left of it where times are kept in steps of so many nanoseconds, a second at most.
+    #[must_use]
+    pub fn in_steps_of(self, nanos: u32) -> Self {
+        Modified { nanos: self.nanos - self.nanos % nanos.max(1), ..self }
+    }
 }
 
 /// Why something in a directory is left out of its tree.
@@ -100,6 +106,14 @@ pub struct Entry<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_are_cut_to_the_steps_of_a_file_system() {
+        let of = |step| Modified { seconds: -7, nanos: 987_654_321 }.in_steps_of(step);
+        let nanos = [0, 1, 100, 1_000, 1_000_000, 1_000_000_000].map(|step| of(step).nanos);
+        assert_eq!(nanos, [987_654_321, 987_654_321, 987_654_300, 987_654_000, 987_000_000, 0]);
+        assert_eq!(of(1_000_000_000).seconds, -7);
+    }
 
     #[test]
     fn times_before_1970_and_at_the_ends_of_what_can_be_said_are_converted_or_refused() {

@@ -1,5 +1,6 @@
 //! Tests of client and server together: real sockets on loopback.
 
+mod coarse_times;
 mod control_keys;
 mod gone_hosts;
 mod group_keys;

@@ -334,7 +334,9 @@ impl Maker {
             self.plan.files += 1;
             self.plan.bytes = self.plan.bytes.saturating_add(size);
         }
-        let is_same = here.is_some_and(|here| same(there, here));
+        let target = self.plan.target.as_ref();
+        let modified = target.map_or(there.modified, |target| target.would_have(there.modified));
+        let is_same = here.is_some_and(|here| same(&Entry { modified, ..*there }, here));
         // Fetched again, in the place of an earlier try at this very file.
         let is_in_doubt = here.is_some() && self.is_in_doubt(there);
         self.in_doubt += u64::from(is_in_doubt);
@@ -410,7 +412,7 @@ impl Maker {
     }
 }
 
-/// Whether what is here need not be fetched or made again.
+/// Whether what is here need not be fetched or made again; `there` has the time that it would have here.
 fn same(there: &Entry<'_>, here: &Entry<'_>) -> bool {
     match (there.content, here.content) {
         (Content::Directory, Content::Directory) => true,

@@ -168,11 +168,16 @@ impl TreeTarget {
         self.below.as_ref().map_or(self.writers.doubts(), |(_, doubts)| doubts)
     }
 
+    /// The time that a file has here which is given that one.
+    pub(super) fn would_have(&self, modified: Modified) -> Modified {
+        modified.in_steps_of(self.writers.time_step)
+    }
+
     fn found(&mut self, path: &str, modified: Modified) -> Option<Stat> {
         let (parent, name) = self.parent(path).ok()?;
         let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let is_it = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
-            && super::file::modified(&found) == modified;
+            && self.would_have(modified) == super::file::modified(&found);
         is_it.then_some(found)
     }
 

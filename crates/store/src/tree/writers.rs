@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::doubts::{Above, Doubts, each_above};
+use super::file::time_step;
 use super::unsynced::{Note, doubt, forget, has_note};
 use crate::objects::open_directory_beneath;
 
@@ -14,6 +15,8 @@ use crate::objects::open_directory_beneath;
 #[derive(Debug)]
 pub(super) struct Writers {
     pub(super) root: Arc<OwnedFd>,
+    /// The steps in which it keeps times \[ns\].
+    pub(super) time_step: u32,
     /// Which files may not be on the disk, as notes in it and above said when it was opened.
     doubts: Doubts,
     /// The same, as the note in it alone said.
@@ -35,6 +38,7 @@ impl Writers {
             doubts: noted_here.and(&above.doubts),
             noted_here,
             above,
+            time_step: time_step(&root),
             root: Arc::new(root),
             noted: Mutex::default(),
             note: Note::default(),
