@@ -153,8 +153,15 @@ pub trait Disk: fmt::Debug + Send + Sync {
         match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
             // The file system cannot; a hard link fails on an existing name just as well.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                linkat(directory, from, directory, to, AtFlags::empty())?;
-                Ok(unlinkat(directory, from, AtFlags::empty())?)
+                match linkat(directory, from, directory, to, AtFlags::empty()) {
+                    // exFAT and buckets that are mounted have no hard links either.
+                    Err(Errno::PERM | Errno::NOSYS | Errno::NOTSUP) => {
+                        Ok(rename_to_new(directory, from, to)?)
+                    }
+                    linked => {
+                        Ok(linked.and_then(|()| unlinkat(directory, from, AtFlags::empty()))?)
+                    }
+                }
             }
             renamed => Ok(renamed?),
         }
@@ -207,3 +214,34 @@ pub trait Disk: fmt::Debug + Send + Sync {
 pub struct SystemDisk;
 
 impl Disk for SystemDisk {}
+
+/// Gives a file a name that nothing has: an empty file takes it first, which others who do so find there. A power cut in
+/// between leaves that.
+fn rename_to_new(directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(directory, to, flags, Mode::from_raw_mode(0o600))?;
+    renameat(directory, from, directory, to).inspect_err(|_| {
+        // The error that matters is the first.
+        let _ = unlinkat(directory, to, AtFlags::empty());
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_taken_only_from_nothing_where_there_are_no_hard_links() {
+        let home = tempfile::tempdir().expect("a directory");
+        let at = |name: &str| home.path().join(name);
+        let directory = OwnedFd::from(File::open(home.path()).expect("open"));
+        std::fs::write(at("part"), "new").expect("written");
+        std::fs::write(at("there"), "old").expect("written");
+        assert_eq!(rename_to_new(&directory, "part", "there"), Err(Errno::EXIST));
+        assert_eq!(std::fs::read(at("there")).expect("read"), b"old");
+        rename_to_new(&directory, "part", "name").expect("renamed");
+        assert_eq!(std::fs::read(at("name")).expect("read"), b"new");
+        assert_eq!(rename_to_new(&directory, "part", "other"), Err(Errno::NOENT));
+        assert!(!at("part").exists() && !at("other").exists());
+    }
+}

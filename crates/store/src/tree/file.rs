@@ -25,8 +25,8 @@ pub(super) fn modified(stat: &Stat) -> Modified {
     Modified { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 }
 }
 
-/// The steps in which the file system of a directory keeps times \[ns\]: 1 as a rule, a second for Lustre and small inodes of
-/// ext4, 100 ns for SMB. They are told by the time of the directory's last change, which nobody can set.
+/// The steps in which the file system of a directory keeps times, at most \[ns\]: a second for Lustre and small inodes of
+/// ext4, 100 ns for SMB, and otherwise as a rule 1. They are told by the time of the directory's last change, which nobody can set.
 pub(super) fn time_step(directory: &OwnedFd) -> u32 {
     let nanos = fstat(directory).map_or(1, |stat| stat.st_ctime_nsec as u32);
     let steps = [1_000_000_000, 1_000_000, 1_000, 100];

@@ -334,9 +334,7 @@ impl Maker {
             self.plan.files += 1;
             self.plan.bytes = self.plan.bytes.saturating_add(size);
         }
-        let target = self.plan.target.as_ref();
-        let modified = target.map_or(there.modified, |target| target.would_have(there.modified));
-        let is_same = here.is_some_and(|here| same(&Entry { modified, ..*there }, here));
+        let is_same = here.is_some_and(|here| self.is_same(there, here));
         // Fetched again, in the place of an earlier try at this very file.
         let is_in_doubt = here.is_some() && self.is_in_doubt(there);
         self.in_doubt += u64::from(is_in_doubt);
@@ -393,6 +391,27 @@ impl Maker {
         }
     }
 
+    /// Whether what is here need not be fetched or made again.
+    fn is_same(&self, there: &Entry<'_>, here: &Entry<'_>) -> bool {
+        match (there.content, here.content) {
+            (Content::Directory, Content::Directory) => true,
+            (Content::Link { target: one }, Content::Link { target: other }) => {
+                one == other && there.attributes == here.attributes
+            }
+            (
+                Content::File { size: one, digest: this },
+                Content::File { size: other, digest: that },
+            ) => {
+                let same_bytes = this.zip(that).is_none_or(|(this, that)| this == that);
+                let target = self.plan.target.as_ref();
+                let same_time =
+                    target.is_some_and(|target| target.is_time_of(there.modified, here.modified));
+                one == other && same_time && same_bytes
+            }
+            _ => false,
+        }
+    }
+
     /// Does what needs no bytes.
     fn do_here(
         &mut self,
@@ -409,24 +428,6 @@ impl Maker {
             }
             _ => PlanError::Place(there.path.to_owned(), error),
         })
-    }
-}
-
-/// Whether what is here need not be fetched or made again; `there` has the time that it would have here.
-fn same(there: &Entry<'_>, here: &Entry<'_>) -> bool {
-    match (there.content, here.content) {
-        (Content::Directory, Content::Directory) => true,
-        (Content::Link { target: one }, Content::Link { target: other }) => {
-            one == other && there.attributes == here.attributes
-        }
-        (
-            Content::File { size: one, digest: this },
-            Content::File { size: other, digest: that },
-        ) => {
-            let same_bytes = this.zip(that).is_none_or(|(this, that)| this == that);
-            one == other && there.modified == here.modified && same_bytes
-        }
-        _ => false,
     }
 }
 

@@ -168,16 +168,16 @@ impl TreeTarget {
         self.below.as_ref().map_or(self.writers.doubts(), |(_, doubts)| doubts)
     }
 
-    /// The time that a file has here which is given that one.
-    pub(super) fn would_have(&self, modified: Modified) -> Modified {
-        modified.in_steps_of(self.writers.time_step)
+    /// Whether a file here that was given a time may have this one.
+    pub(super) fn is_time_of(&self, given: Modified, here: Modified) -> bool {
+        given == here || given.in_steps_of(self.writers.time_step) == here
     }
 
     fn found(&mut self, path: &str, modified: Modified) -> Option<Stat> {
         let (parent, name) = self.parent(path).ok()?;
         let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let is_it = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
-            && self.would_have(modified) == super::file::modified(&found);
+            && self.is_time_of(modified, super::file::modified(&found));
         is_it.then_some(found)
     }
 
