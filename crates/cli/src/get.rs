@@ -47,7 +47,8 @@ Examples:
   wellspring get a.example/x -o x --json | jq .goodput_bits_per_second")]
 pub struct GetArgs {
     /// Hosts that hold the object, and its name: its path below the directory they serve; with `/` at its
-    /// end, a directory and all that is in it. A host is NAME, NAME:PORT or `[IPV6]:PORT`. Several objects go to the
+    /// end, a directory and all that is in it. A host is NAME, NAME:PORT or `[IPV6]:PORT`; of
+    /// a name's addresses the first that answers is used. Several objects go to the
     /// directory -o under their file names, and come from up to 64 hosts at one time.
     #[arg(value_name = "HOST[,HOST...]/OBJECT|DIR/", required_unless_present = "list")]
     from: Vec<Source>,

@@ -17,6 +17,7 @@ mod paths;
 mod put;
 mod replicas;
 mod report;
+mod resolution;
 mod sink;
 mod stat;
 mod stream;

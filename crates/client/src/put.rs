@@ -83,7 +83,7 @@ impl Client {
         let size = fingerprint.size();
         // Which paths the members of a group have is not known.
         let frames = if options.group.is_none() { Frames::Jumbo } else { Frames::Ethernet };
-        let resolved = || receivers(hosts, options.group.is_some(), self.config.timeout);
+        let resolved = || receivers(self, hosts, options.group.is_some());
         let mut receivers = resolved().await;
         let addresses: Vec<_> = receivers.iter().filter_map(|r| r.address).collect();
         if options.group.is_none() && size >= WORTH_FURTHER && self.config.further_addresses > 0 {

@@ -15,6 +15,7 @@ use super::{
     SenderProgress, Update, Updates,
 };
 use crate::Host;
+use crate::resolution::address_of;
 use crate::store::{Digest, StoreError};
 use crate::store_messages;
 use wellspring_net::addresses::{Told, heard};
@@ -176,7 +177,7 @@ pub(crate) async fn find(
         _ => {}
     }
     let began_asking = Instant::now();
-    let mut replicas = resolve(hosts, timeout).await;
+    let mut replicas = resolve(requester, hosts, timeout).await;
     let (cut, frames) = match options.protocol {
         // The blocks of a range are those of its cut.
         FetchProtocol::Scdp if options.range.is_none() => (options.cut, Frames::Jumbo),
@@ -253,21 +254,16 @@ async fn gather_addresses(
     }
 }
 
-pub(crate) async fn resolve(hosts: &[Host], timeout: Duration) -> Vec<Replica> {
+pub(crate) async fn resolve(
+    requester: &Requester,
+    hosts: &[Host],
+    timeout: Duration,
+) -> Vec<Replica> {
     let mut replicas: Vec<Replica> = Vec::with_capacity(hosts.len());
     let mut lookups = JoinSet::new();
     for (index, host) in hosts.iter().cloned().enumerate() {
-        lookups.spawn(async move {
-            let looked_up = tokio::time::timeout(timeout, host.resolve()).await;
-            let address = match looked_up {
-                Ok(Ok(addresses)) => {
-                    addresses.first().copied().ok_or_else(|| "has no address".to_owned())
-                }
-                Ok(Err(error)) => Err(format!("cannot be resolved: {error}")),
-                Err(_) => Err("the name service does not answer".to_owned()),
-            };
-            (index, address)
-        });
+        let requester = requester.clone();
+        lookups.spawn(async move { (index, address_of(&requester, &host, timeout).await) });
     }
     let mut addresses = vec![Err(String::new()); hosts.len()];
     while let Some(Ok((index, address))) = lookups.join_next().await {

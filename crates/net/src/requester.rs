@@ -69,6 +69,11 @@ impl Requester {
         self.table.take_in(message);
     }
 
+    /// Whether an address has answered, and not been closed since.
+    pub fn answers(&self, address: SocketAddr) -> bool {
+        self.table.answers(address)
+    }
+
     /// Whether nobody listened at an address when something was sent there last.
     pub fn is_closed(&self, address: SocketAddr) -> bool {
         self.table.is_closed(address)

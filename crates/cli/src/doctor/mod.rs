@@ -98,17 +98,18 @@ pub async fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failed> {
 
 /// The checks that can be made, in order.
 async fn examine(args: &DoctorArgs) -> Result<Vec<Check>, Failed> {
-    let (server, name) = match resolve(&args.host, args.network.timeout).await {
+    let addresses = match resolve(&args.host, args.network.timeout).await {
         Ok(found) => found,
         Err(check) => return Ok(vec![check]),
     };
-    let mut checks = vec![name];
+    let patient = Patient::new(args, &addresses).await?;
+    let server = patient.server;
+    let mut checks = vec![of_name(server, addresses.len())];
     if let Err(error) = largest_payload_towards(server) {
         let check = Check::failure("route", format!("no way leads there: {error}"));
         checks.push(check.advice("Look at the routes of this host: ip route get ADDRESS."));
         return Ok(checks);
     }
-    let patient = Patient::new(args, server)?;
     let host = args.host.to_string();
     let (greeted, tcp) = tokio::join!(patient.client.greet(&host, server), by_tcp(server));
     match greeted {
@@ -131,7 +132,7 @@ struct Patient<'a> {
 }
 
 impl<'a> Patient<'a> {
-    fn new(args: &'a DoctorArgs, server: SocketAddr) -> Result<Self, Failed> {
+    async fn new(args: &'a DoctorArgs, addresses: &[SocketAddr]) -> Result<Self, Failed> {
         let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
         let keys = args.keys.load()?;
         let keyed = keys.is_some();
@@ -140,6 +141,10 @@ impl<'a> Patient<'a> {
         let mut unfragmented = config.clone();
         unfragmented.driver.socket.unfragmented = true;
         let client = Client::new(unfragmented).map_err(|error| exit::of_start(&error))?;
+        let server = match addresses {
+            [only] => *only,
+            several => client.first_to_answer(several).await.unwrap_or(several[0]),
+        };
         Ok(Patient { args, server, config, client, keyed })
     }
 
@@ -316,7 +321,8 @@ fn progress(kept: &Arc<Mutex<Moved>>) -> Updates {
     })
 }
 
-async fn resolve(host: &Host, patience: Duration) -> Result<(SocketAddr, Check), Check> {
+/// The addresses of a host, one at least.
+async fn resolve(host: &Host, patience: Duration) -> Result<Vec<SocketAddr>, Check> {
     let failed = |reason: String| {
         let check = Check::failure("name", reason);
         check.advice(
@@ -326,17 +332,17 @@ async fn resolve(host: &Host, patience: Duration) -> Result<(SocketAddr, Check),
     match timeout(patience, host.resolve()).await {
         Err(_) => Err(failed("the name service does not answer".to_owned())),
         Ok(Err(error)) => Err(failed(format!("cannot be resolved: {error}"))),
-        Ok(Ok(addresses)) => {
-            let first = *addresses.first().ok_or_else(|| failed("has no address".to_owned()))?;
-            let others = addresses.len() - 1;
-            let more = match others {
-                0 => String::new(),
-                _ => format!(", the first of {} addresses", others + 1),
-            };
-            let check = Check::ok("name", format!("{first}{more}"));
-            Ok((first, check.figure("address", first.to_string())))
-        }
+        Ok(Ok(addresses)) if addresses.is_empty() => Err(failed("has no address".to_owned())),
+        Ok(Ok(addresses)) => Ok(addresses),
     }
+}
+
+fn of_name(server: SocketAddr, addresses: usize) -> Check {
+    let more = match addresses {
+        1 => String::new(),
+        several => format!(", one of {several} addresses"),
+    };
+    Check::ok("name", format!("{server}{more}")).figure("address", server.to_string())
 }
 
 /// Whether the server's port is open for TCP.

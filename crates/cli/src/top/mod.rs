@@ -76,11 +76,10 @@ impl std::str::FromStr for MetricsHost {
 }
 
 impl MetricsHost {
-    async fn resolve(&self) -> Result<SocketAddr, Failed> {
+    async fn resolve(&self) -> Result<Vec<SocketAddr>, Failed> {
         let MetricsHost { name, port } = self;
         let failed = |error| Failed::system(name, &error);
-        let mut found = tokio::net::lookup_host((name.as_str(), *port)).await.map_err(failed)?;
-        found.next().ok_or_else(|| Failed::other(format!("{name} has no address")))
+        Ok(tokio::net::lookup_host((name.as_str(), *port)).await.map_err(failed)?.collect())
     }
 }
 
@@ -103,9 +102,15 @@ pub async fn run(args: &TopArgs) -> Result<(), Failed> {
 
 /// The first look: what goes wrong now will not mend itself.
 async fn begin(args: &TopArgs) -> Result<(SocketAddr, View), Failed> {
-    let server = args.host.resolve().await?;
-    let look = look_at(server).await.map_err(|why| unanswered(server, &why))?;
-    Ok((server, View::new(server.to_string(), look, Instant::now())))
+    let mut failed = Failed::other(format!("{} has no address", args.host.name));
+    // A name may have addresses at which the server does not listen.
+    for server in args.host.resolve().await? {
+        match look_at(server).await {
+            Ok(look) => return Ok((server, View::new(server.to_string(), look, Instant::now()))),
+            Err(why) => failed = unanswered(server, &why),
+        }
+    }
+    Err(failed)
 }
 
 fn unanswered(server: SocketAddr, why: &str) -> Failed {

@@ -18,6 +18,7 @@ mod maelstrom_split;
 mod maelstrom_tunnels;
 mod maelstrom_unit;
 mod mistakes;
+mod names;
 mod operation;
 mod packaging;
 mod put;

@@ -77,10 +77,10 @@ impl Offering {
 }
 
 /// The hosts' addresses, and a session for each; with a group, one session for all.
-pub(super) async fn receivers(hosts: &[Host], group: bool, timeout: Duration) -> Vec<Offered> {
+pub(super) async fn receivers(client: &Client, hosts: &[Host], group: bool) -> Vec<Offered> {
     let common = SessionId(crate::random::number() as u32);
     let mut receivers = Vec::with_capacity(hosts.len());
-    for replica in resolve(hosts, timeout).await {
+    for replica in resolve(&client.requester, hosts, client.config.timeout).await {
         let session = if group { common } else { SessionId(crate::random::number() as u32) };
         let refused = match replica.standing {
             Standing::Unused(reason) => Some(reason),

@@ -172,6 +172,11 @@ impl Table {
         lock(&self.further).first_address(of).unwrap_or(of)
     }
 
+    /// Whether an address has answered, and not been closed since.
+    pub fn answers(&self, address: SocketAddr) -> bool {
+        lock(&self.answered).contains(&canonical(address)) && !self.is_closed(address)
+    }
+
     /// Whether nobody listened at an address when something was sent there last.
     pub fn is_closed(&self, address: SocketAddr) -> bool {
         lock(&self.closed).contains(&canonical(address))
