@@ -1,11 +1,20 @@
 //! Host names and addresses as users write them.
 
 use std::fmt;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
 /// The UDP port of servers unless told otherwise.
 pub const DEFAULT_PORT: u16 = 4711;
+
+/// Every address, `[::]`, is every one of IPv4 on a system without IPv6; others are what they are.
+pub fn without_missing_ipv6(bind: SocketAddr) -> SocketAddr {
+    let has_ipv6 = || UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+    if bind.ip() != Ipv6Addr::UNSPECIFIED || has_ipv6() {
+        return bind;
+    }
+    SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), bind.port())
+}
 
 /// A host as a person names it: `name`, `name:port`, `192.0.2.1:port`, `2001:db8::1` or
 /// `[2001:db8::1]:port`. Without a port it is [`DEFAULT_PORT`].

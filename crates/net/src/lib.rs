@@ -29,7 +29,7 @@ pub use {wellspring_core, wellspring_transport, wellspring_trust, wellspring_wir
 pub use wellspring_driver::simulation;
 pub use wellspring_driver::{ConfigError, canonical, protocols, random, socket, task};
 
-pub use address::{DEFAULT_PORT, Host, NotAHost};
+pub use address::{DEFAULT_PORT, Host, NotAHost, without_missing_ipv6};
 pub use host_error::{HostError, HostTrouble, NO_ANSWER};
 pub use key_files::{KeyDirectory, KeyFileError};
 pub use narrow_paths::NarrowPaths;

@@ -21,6 +21,7 @@ use crate::ConfigError;
 use crate::driver::{ControlMessage, DriverConfig, HandleError, StartError, Statistics};
 use crate::protocols::Driver;
 use crate::store::{Store, StoreError};
+use wellspring_net::without_missing_ipv6;
 
 use super::config::ServerConfig;
 use super::counters::ServerCounters;
@@ -99,12 +100,13 @@ pub struct Server {
 impl Server {
     /// Opens the directory and the socket and starts to answer. A server that takes objects first
     /// removes the part files that dead processes have left in the directory and that cannot be taken up. Must be called within a tokio
-    /// runtime whose time and blocking threads are enabled.
+    /// runtime whose time and blocking threads are enabled. On a system without IPv6 `[::]` is `0.0.0.0`.
     ///
     /// # Errors
     /// [`BindError`].
-    pub async fn bind(config: ServerConfig) -> Result<Server, BindError> {
+    pub async fn bind(mut config: ServerConfig) -> Result<Server, BindError> {
         config.check().map_err(BindError::Config)?;
+        config.driver.socket.bind = without_missing_ipv6(config.driver.socket.bind);
         let mut store = Store::open_on(crate::disk::disk(), &config.directory, config.limits)
             .map_err(|error| BindError::Directory(config.directory.clone(), error))?;
         if config.allow_put {

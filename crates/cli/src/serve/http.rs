@@ -17,6 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use wellspring_console::exit::Failed;
+use wellspring_net::without_missing_ipv6;
 use wellspring_server::Server;
 
 use super::{metrics, transfers};
@@ -55,7 +56,7 @@ pub async fn serve(at: SocketAddr, server: Arc<Server>, dir: PathBuf) -> Result<
         Failed::system(format_args!("cannot listen at {at}"), &error)
             .hint("Choose another address by --metrics; port 0 lets the system choose.")
     };
-    let listener = TcpListener::bind(at).await.map_err(failed)?;
+    let listener = TcpListener::bind(without_missing_ipv6(at)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let task = tokio::spawn(accept(listener, server, dir.into()));
     Ok(Http { address, task })
