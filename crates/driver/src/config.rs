@@ -10,6 +10,7 @@ use wellspring_wire::lttp::SYMBOL_HEADER_LEN;
 use wellspring_wire::ndp::DATA_HEADER_LEN;
 
 use crate::ConfigError;
+use crate::memory_limit::memory_limit;
 use crate::setters;
 use crate::socket::SocketConfig;
 
@@ -21,6 +22,15 @@ pub const MAX_PORTS: u8 = 64;
 /// Threads and hosts of a driver, at most.
 const MAX_WORKERS: usize = 1_024;
 const MAX_PEERS: usize = 1 << 20;
+/// Memory for blocks in one direction, at least, whatever limits a process: two of the longest \[bytes\].
+const LEAST_MEMORY: usize = 16 << 20;
+
+/// The memory for blocks in one direction where a process may use that much in all \[bytes\]: the rest is for the other
+/// direction, codes, buffers and the program itself.
+fn share_of(limit: u64, most: usize) -> usize {
+    let quarter = usize::try_from(limit / 4).unwrap_or(usize::MAX);
+    quarter.clamp(LEAST_MEMORY, most)
+}
 
 /// How a driver is set up. [`DriverConfig::new`] gives the defaults.
 #[derive(Clone, Debug)]
@@ -104,13 +114,16 @@ impl DriverConfig {
 
     /// The defaults at that address: a network shared with others and switches that drop, a link
     /// of 10 Gbit/s, credits and symbols in bursts fit for segmentation offload, 512 MiB for
-    /// received blocks and 256 MiB for blocks to send.
+    /// received blocks and 256 MiB for blocks to send; in a control group with less memory than 2 GiB, a quarter of
+    /// its limit for each at most.
     pub fn new(bind: SocketAddr) -> Self {
         let scdp = scdp::Config::shipped(HostId(0), Rate::from_mbps(10_000));
-        // The system reads several files to tell how many it has.
+        // Both read several files.
         static WORKERS: LazyLock<usize> = LazyLock::new(|| {
             std::thread::available_parallelism().map_or(1, |n| n.get().clamp(1, 8))
         });
+        static LIMIT: LazyLock<Option<u64>> = LazyLock::new(memory_limit);
+        let memory = |most: usize| LIMIT.map_or(most, |limit| share_of(limit, most));
         let lttp = lttp::Config {
             // Our header, UDP's and IPv4's.
             overhead_per_packet: SYMBOL_HEADER_LEN as u32 + 28,
@@ -137,8 +150,8 @@ impl DriverConfig {
             trim_taps: TrimTaps::Off,
             dscp: DscpMap::default(),
             workers: *WORKERS,
-            receive_memory: 512 << 20,
-            send_memory: 256 << 20,
+            receive_memory: memory(512 << 20),
+            send_memory: memory(256 << 20),
             read_ahead: 8,
             peers: 4_096,
             clock_start: Time::ZERO,

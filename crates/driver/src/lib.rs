@@ -34,6 +34,7 @@ mod event_loop;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod handle;
+mod memory_limit;
 mod network;
 mod payload;
 mod progress;
