@@ -20,9 +20,9 @@ pub const TOO_FEW_RECEIVERS: u8 = 9;
 pub const CONTRADICTION: u8 = 10;
 pub const UNHEALTHY: u8 = 11;
 
-/// What to do about a directory in which somebody writes meanwhile.
-const STILL_WRITTEN: &str = "Repeat the command when nobody writes to the directory, or leave the file out by --exclude: what is in place \
-                             is not moved again.";
+/// What to do where somebody writes meanwhile.
+const STILL_WRITTEN: &str = "Repeat the command when nobody writes there: what is in place is not moved again. Of a directory, a file that \
+                             is always written can be left out by --exclude.";
 
 pub fn target_exists(target: impl fmt::Display) -> Failed {
     Failed::new(TARGET_EXISTS, format!("{target} exists"))

@@ -75,8 +75,8 @@ impl fmt::Display for FetchError {
             FetchError::NoHosts => f.write_str("no host was named"),
             FetchError::TooManyHosts { got, limit } => write!(f, "{got} hosts (limit {limit})"),
             FetchError::NoReplica(hosts) => {
-                let changed = hosts.iter().all(|host| host.trouble == HostTrouble::Changed);
-                let what = if changed {
+                let changes = |host: &HostError| host.trouble == HostTrouble::Changed;
+                let what = if !hosts.is_empty() && hosts.iter().all(changes) {
                     "what the hosts have keeps changing"
                 } else {
                     "no host has the object"

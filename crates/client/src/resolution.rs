@@ -34,12 +34,17 @@ pub(crate) async fn address_of(
         Ok(Err(error)) => return Err(format!("cannot be resolved: {error}")),
         Err(_) => return Err("the name service does not answer".to_owned()),
     };
+    one_of(requester, &addresses).await.ok_or_else(|| "has no address".to_owned())
+}
+
+/// One of several addresses of a host: that which answers, as far as is known, or else the first that does.
+async fn one_of(requester: &Requester, addresses: &[SocketAddr]) -> Option<SocketAddr> {
     let known = addresses.iter().find(|address| requester.answers(**address));
-    match (addresses.first(), known) {
-        (None, _) => Err("has no address".to_owned()),
-        (Some(_), Some(known)) => Ok(*known),
-        (Some(only), None) if addresses.len() == 1 => Ok(*only),
-        (Some(first), None) => Ok(first_to_answer(requester, &addresses).await.unwrap_or(*first)),
+    match (known, addresses) {
+        (Some(known), _) => Some(*known),
+        (None, []) => None,
+        (None, [only]) => Some(*only),
+        (None, [first, ..]) => Some(first_to_answer(requester, addresses).await.unwrap_or(*first)),
     }
 }
 
@@ -112,5 +117,24 @@ mod tests {
         }
         // One that has answered is not asked again.
         assert!(client.requester.answers(other) && !client.requester.answers(silent));
+    }
+
+    #[tokio::test]
+    async fn where_what_has_answered_falls_silent_the_next_address_is_used() {
+        let home = tempfile::tempdir().expect("a directory");
+        let bind = || Server::bind(ServerConfig::new(own_address(), home.path().to_owned()));
+        let (one, other) = (bind().await.expect("a server"), bind().await.expect("a server"));
+        let addresses = [one.local_addr(), other.local_addr()];
+        let client = Client::new(ClientConfig::default()).expect("a client");
+        let requester = &client.requester;
+        assert_eq!(one_of(requester, &addresses).await, Some(addresses[0]));
+        one.shut_down().await;
+        // Nothing closes the port, as where a host is off.
+        let _silent = UdpSocket::bind(addresses[0]).expect("a socket");
+        assert_eq!(one_of(requester, &addresses).await, Some(addresses[0]));
+        let (request, patience) = (Request::Addresses, Duration::from_millis(200));
+        let asked = requester.ask(addresses[0], &request, Cookie::NONE, patience, &|_, _| {});
+        assert!(matches!(asked.await, Err(AskError::NoAnswer(_))));
+        assert_eq!(one_of(requester, &addresses).await, Some(addresses[1]));
     }
 }

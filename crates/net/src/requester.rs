@@ -69,7 +69,7 @@ impl Requester {
         self.table.take_in(message);
     }
 
-    /// Whether an address has answered, and not been closed since.
+    /// Whether an address has answered, and been neither closed nor silent since.
     pub fn answers(&self, address: SocketAddr) -> bool {
         self.table.answers(address)
     }
@@ -291,7 +291,10 @@ impl Requester {
                     return Ok(heard.says);
                 }
                 Ok(Err(_)) => return Err(AskError::Stopped),
-                Err(_) if Instant::now() >= give_up => return Err(AskError::NoAnswer(patience)),
+                Err(_) if Instant::now() >= give_up => {
+                    self.table.on_silence(to);
+                    return Err(AskError::NoAnswer(patience));
+                }
                 Err(_) => pause = (pause * 2).min(LONGEST_PAUSE),
             }
         }

@@ -3,6 +3,7 @@
 mod common;
 mod conformance;
 mod hostile;
+mod memory;
 mod socket;
 mod transfers;
 mod trims;

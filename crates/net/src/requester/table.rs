@@ -14,7 +14,7 @@ use crate::driver::{ControlMessage, KeyTrouble};
 use crate::narrow_paths::NarrowPaths;
 use crate::store::Digest;
 
-/// Addresses with closed ports remembered.
+/// Addresses with closed ports remembered, and silent ones.
 const MAX_CLOSED: usize = 256;
 /// Addresses known to have answered, at most.
 const MAX_ANSWERED: usize = 4_096;
@@ -50,6 +50,8 @@ pub struct Table {
     pub(super) waiting: Mutex<BTreeMap<u64, Waiter>>,
     /// Addresses whose ports were closed when something was sent there last.
     pub(super) closed: Mutex<BTreeSet<SocketAddr>>,
+    /// Addresses from which nothing has come since a request to them was given up.
+    pub(super) silent: Mutex<BTreeSet<SocketAddr>>,
     /// Addresses that have answered, the first so many.
     pub(super) answered: Mutex<BTreeSet<SocketAddr>>,
     pub(super) further: Mutex<FurtherAddresses>,
@@ -92,6 +94,7 @@ impl Table {
         drop(waiting);
         let leads_there = by_any_path.then_some(message.port);
         lock(&self.closed).remove(&from);
+        lock(&self.silent).remove(&from);
         let mut answered = lock(&self.answered);
         if answered.len() < MAX_ANSWERED {
             answered.insert(from);
@@ -172,9 +175,20 @@ impl Table {
         lock(&self.further).first_address(of).unwrap_or(of)
     }
 
-    /// Whether an address has answered, and not been closed since.
+    /// A request to an address was given up, since nothing came back.
+    pub(super) fn on_silence(&self, address: SocketAddr) {
+        let mut silent = lock(&self.silent);
+        if silent.len() < MAX_CLOSED {
+            silent.insert(address);
+        }
+    }
+
+    /// Whether an address has answered, and been neither closed nor silent since.
     pub fn answers(&self, address: SocketAddr) -> bool {
-        lock(&self.answered).contains(&canonical(address)) && !self.is_closed(address)
+        let address = canonical(address);
+        lock(&self.answered).contains(&address)
+            && !lock(&self.silent).contains(&address)
+            && !self.is_closed(address)
     }
 
     /// Whether nobody listened at an address when something was sent there last.

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::time::SystemTime;
 
 use rustix::fs::{
-    AtFlags, FlockOperation, Mode, OFlags, RawMode, RenameFlags, fchmod, flock, fstatvfs, fsync,
-    linkat, mkdirat, openat, renameat, renameat_with, unlinkat,
+    AtFlags, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, fchmod, flock, fstatvfs,
+    fsync, linkat, mkdirat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -220,9 +220,24 @@ impl Disk for SystemDisk {}
 fn rename_to_new(directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(directory, to, flags, Mode::from_raw_mode(0o600))?;
+    rename_over_empty(directory, from, to)
+}
+
+/// Gives a file the name of an empty one, which goes with any error: others may have written under that name since.
+fn rename_over_empty(directory: &OwnedFd, from: &str, to: &str) -> Result<(), Errno> {
+    // The inode would tell more, but need not be the same twice where buckets are mounted.
+    let is_empty = || {
+        let found = statat(directory, to, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(found.st_mode).is_file() && found.st_size == 0)
+    };
+    if !is_empty()? {
+        return Err(Errno::EXIST);
+    }
     renameat(directory, from, directory, to).inspect_err(|_| {
         // The error that matters is the first.
-        let _ = unlinkat(directory, to, AtFlags::empty());
+        if is_empty() == Ok(true) {
+            let _ = unlinkat(directory, to, AtFlags::empty());
+        }
     })
 }
 
@@ -243,5 +258,9 @@ mod tests {
         assert_eq!(std::fs::read(at("name")).expect("read"), b"new");
         assert_eq!(rename_to_new(&directory, "part", "other"), Err(Errno::NOENT));
         assert!(!at("part").exists() && !at("other").exists());
+        // Written between the two steps.
+        std::fs::write(at("part"), "new").expect("written");
+        assert_eq!(rename_over_empty(&directory, "part", "there"), Err(Errno::EXIST));
+        assert_eq!(std::fs::read(at("there")).expect("read"), b"old");
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use rustix::io::Errno;
 use wellspring_tree::{Content, Cursor, Entry, Listing, ListingError, Pair, compare};
 
 use super::TreeTarget;
@@ -13,8 +14,6 @@ use super::filter::TreeFilter;
 use super::listed::Listed;
 use super::scan::{Scan, scan};
 use super::swap::{NextTree, is_gone, note_that_files_are_written, unless_gone};
-use super::swap_note::{Had, identity};
-use crate::objects::{Disk, HashProgress, SystemDisk, hash_file, part_file_name};
 
 /// Times that a tree in which others write is looked through, at most.
 const ADOPTIONS: usize = 8;
@@ -72,101 +71,6 @@ impl NextTree {
         // Behind what is in it comes a directory, in the other order.
         for (path, is_directory) in surplus.iter().rev() {
             self.remove(path, *is_directory)?;
-        }
-        Ok(())
-    }
-
-    /// Gives a tree, which has taken the place of the other one, what that was given meanwhile and what was not listed.
-    /// What has come into the tree since is left alone, and what it had and has no more is not brought back. Returns
-    /// whether there was anything.
-    pub(super) fn rescue(&self, mut listed: Listed<'_>, mut had: Had<'_>) -> io::Result<bool> {
-        let walk = |path: &Path| {
-            scan(&OwnedFd::from(File::open(path)?), Scan::ALL).map_err(io::Error::other)
-        };
-        let (there, here) = (walk(&self.target)?, walk(&self.next)?);
-        let cursor = |listing| Cursor::new(listing).map_err(io::Error::other);
-        let mut any = false;
-        let rescued = compare(cursor(there.as_bytes())?, cursor(here.as_bytes())?, |pair, _| {
-            let (Pair::First(entry) | Pair::Second(entry) | Pair::Both(entry, _)) = pair;
-            let is_late = match pair {
-                Pair::First(_) => had.identity(entry.path)?.is_none(),
-                Pair::Second(_) => false,
-                Pair::Both(there, here) => {
-                    self.is_late(&there, &here, had.identity(entry.path)?)?
-                }
-            };
-            if is_late && !listed.has(entry.path)? {
-                any = true;
-                self.bring(&entry)?;
-            }
-            Ok::<(), Adoption>(())
-        });
-        rescued.map_err(|Adoption(error)| error)?;
-        Ok(any)
-    }
-
-    /// Whether what the other tree has under a path was put there after this one, which had that, took over what was
-    /// there: by times alone that cannot be told, since a file may come with one of long ago.
-    fn is_late(&self, there: &Entry<'_>, here: &Entry<'_>, had: Option<&str>) -> io::Result<bool> {
-        let (from, at) = (self.target.join(there.path), self.next.join(here.path));
-        let now = match fs::symlink_metadata(&at) {
-            Err(_) if is_gone(&at) => None,
-            now => Some(identity(&now?)),
-        };
-        if now.is_none() || now.as_deref() != had {
-            // Somebody has removed or replaced it since.
-            return Ok(false);
-        }
-        Ok(match (there.content, here.content) {
-            (Content::Link { target: one }, Content::Link { target: other }) => one != other,
-            _ if self.is_same(there, here)? => false,
-            // Files in doubt are taken over as copies.
-            (Content::File { size: one, .. }, Content::File { size: other, .. }) => {
-                one != other || !have_the_same_bytes(&from, &at)?
-            }
-            _ => true,
-        })
-    }
-
-    /// Brings something of the other tree here, in the place of what is older.
-    fn bring(&self, entry: &Entry<'_>) -> io::Result<()> {
-        let (from, to) = (self.target.join(entry.path), self.next.join(entry.path));
-        let name =
-            to.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
-        let beside = to.with_file_name(part_file_name(name, SystemDisk.random()?));
-        let brought = self.make_lost_parents(entry.path).and_then(|()| match entry.content {
-            Content::Directory => make_like(&from, &to),
-            Content::Link { target } => {
-                std::os::unix::fs::symlink(target, &beside).and_then(|()| fs::rename(&beside, &to))
-            }
-            _ => fs::hard_link(&from, &beside).and_then(|()| fs::rename(&beside, &to)),
-        });
-        brought.or_else(|error| match error.kind() {
-            // Gone by now, or it would stand in the way of what is listed.
-            io::ErrorKind::NotFound
-            | io::ErrorKind::AlreadyExists
-            | io::ErrorKind::NotADirectory
-            | io::ErrorKind::IsADirectory => {
-                let _ = fs::remove_file(&beside);
-                Ok(())
-            }
-            _ => Err(error),
-        })
-    }
-
-    /// Makes the directories above a path of the other tree that somebody has removed here since.
-    fn make_lost_parents(&self, path: &str) -> io::Result<()> {
-        for (end, _) in path.match_indices('/') {
-            let above = self.next.join(&path[..end]);
-            match fs::symlink_metadata(&above) {
-                Ok(found) if found.is_dir() => {}
-                // A link could lead out.
-                Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    make_like(&self.target.join(&path[..end]), &above)?;
-                }
-                Err(error) => return Err(error),
-            }
         }
         Ok(())
     }
@@ -246,14 +150,12 @@ fn may_be_a_change(error: &io::Error) -> bool {
             | io::ErrorKind::NotADirectory
             | io::ErrorKind::IsADirectory
             | io::ErrorKind::AlreadyExists
-            // Of a directory no further name can be made.
-            | io::ErrorKind::PermissionDenied
-            | io::ErrorKind::InvalidInput
-    )
+            | io::ErrorKind::InvalidInput // Of a directory no further name can be made; who may not do a thing at all is told EACCES.
+    ) || Errno::from_io_error(error) == Some(Errno::PERM)
 }
 
 /// Makes a directory with the permissions of another.
-fn make_like(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn make_like(from: &Path, to: &Path) -> io::Result<()> {
     let like = from.symlink_metadata()?;
     if !like.is_dir() {
         // Something else is there by now.
@@ -263,17 +165,8 @@ fn make_like(from: &Path, to: &Path) -> io::Result<()> {
     fs::set_permissions(to, like.permissions())
 }
 
-/// Whether two files of one length have the same bytes.
-fn have_the_same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
-    let digest = |path: &Path| {
-        let file = File::open(path)?;
-        hash_file(&file, file.metadata()?.len(), &HashProgress::default())
-    };
-    Ok(digest(one)? == digest(other)?)
-}
-
 /// The error of an adoption.
-struct Adoption(io::Error);
+pub(super) struct Adoption(pub(super) io::Error);
 
 impl From<io::Error> for Adoption {
     fn from(error: io::Error) -> Self {

@@ -13,6 +13,7 @@ mod pack;
 mod packs;
 mod plan;
 mod plan_options;
+mod rescue;
 mod scan;
 mod swap;
 mod swap_note;
@@ -41,5 +42,7 @@ pub use wellspring_tree as listing;
 
 #[cfg(test)]
 mod live_tests;
+#[cfg(test)]
+mod swap_tests;
 #[cfg(test)]
 mod tests;
