@@ -96,6 +96,9 @@ pub fn of_tree(error: &TreeError, output: &str) -> Failed {
         TreeError::Beside(cause) if cause.kind() == io::ErrorKind::ResourceBusy => {
             Failed::other(format!("{output}: {error}")).hint("Repeat the command when that has ended.")
         }
+        TreeError::Beside(cause) if cause.kind() == io::ErrorKind::Unsupported => {
+            Failed::other(format!("{output}: {cause}")).hint("Leave out --atomic to change the directory file by file.")
+        }
         TreeError::Beside(cause) => Failed::system(format!("a directory beside {output}"), cause)
             .hint("Leave out --atomic to change the directory file by file."),
         TreeError::Swap(cause) => Failed::system(format!("cannot put {output} in its place"), cause),

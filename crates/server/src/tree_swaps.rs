@@ -111,7 +111,8 @@ impl Handler {
         let (above, name) = tree.directory().rsplit_once('/').unwrap_or(("", tree.directory()));
         let parent = self.store.make_tree(above)?;
         let path = path_of(&parent)?.join(name);
-        Ok(Beside { next: NextTree::beside(&path)?, _parent: parent })
+        let next = NextTree::beside(&path).map_err(|error| at(tree.directory(), error))?;
+        Ok(Beside { next, _parent: parent })
     }
 
     /// Whether the tree took the place of the directory before: its client did not hear of it.

@@ -7,6 +7,7 @@ mod doubts;
 mod file;
 mod filter;
 mod listed;
+mod movable;
 mod nameless;
 mod new_file;
 mod pack;

@@ -14,6 +14,7 @@ use wellspring_tree::{Content, Cursor, MAX_DEPTH};
 use super::TreeTarget;
 use super::filter::TreeFilter;
 use super::listed::Listed;
+use super::movable;
 use super::scan::{Scan, scan};
 use super::swap_note::SwapNote;
 use crate::objects::{NEXT_TREE, QUOTA_LEDGER};
@@ -48,11 +49,13 @@ impl NextTree {
     /// Makes a tree beside `target`, which need not exist.
     ///
     /// # Errors
-    /// The system's.
+    /// Of kind [`io::ErrorKind::Unsupported`] if it can never take the other's place, or not with all that this has; the
+    /// system's.
     pub fn beside(target: &Path) -> io::Result<Self> {
         let mut tree = NextTree::named_beside(target)?;
         let _one = tree.alone()?;
         tree.end_swap()?;
+        movable::check(&tree.target, &tree.named("-occupied"))?;
         if !tree.next.exists() {
             tree.is_whole = tree.fill()?;
         }
@@ -260,7 +263,11 @@ impl NextTree {
                 fs::rename(next, target)?;
                 Swapped::InTwoSteps
             }
-            Err(errno) => return Err(errno.into()),
+            Err(errno) => {
+                // It is of no use without the exchange.
+                let _ = fs::remove_file(&note);
+                return Err(errno.into());
+            }
         };
         settle()?;
         self.end_swap()?;
