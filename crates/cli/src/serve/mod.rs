@@ -1,6 +1,7 @@
 //! `wellspring serve`: objects of a directory, and its events on standard output.
 
 mod also_at;
+mod bind;
 mod events;
 mod http;
 mod metrics;
@@ -56,9 +57,9 @@ Examples:
 pub struct ServeArgs {
     /// The directory whose files are served.
     dir: PathBuf,
-    /// Address and port to listen at; port 0 lets the system choose [default: port 4711 of every address with keys
-    /// or --insecure, of 127.0.0.1 without].
-    #[arg(long, value_name = "ADDR")]
+    /// Address and port to listen at; port 0 lets the system choose, none is port 4711 [default: port 4711 of every address
+    /// with keys or --insecure, of 127.0.0.1 without].
+    #[arg(long, value_name = "ADDR", value_parser = bind::parse)]
     bind: Option<SocketAddr>,
     /// Further addresses of this host, with the port of --bind unless they have one. Clients are told, and use all of them
     /// at once: over links of their own a transfer is as fast as all together, and goes on when one fails. Routes must

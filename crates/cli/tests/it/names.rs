@@ -38,6 +38,21 @@ fn of_a_name_with_several_addresses_the_one_is_used_at_which_a_server_answers() 
     assert_eq!(std::fs::read(&out).expect("read"), bytes);
 }
 
+#[test]
+fn the_view_of_a_server_is_found_at_the_other_address_of_its_name() {
+    let place = Place::new();
+    let replica = place.replica("a", &random_bytes(1_000, 1));
+    let server = place.serve(&replica, &["--metrics", "127.0.0.1:0"]);
+    let metrics = server.listening["metrics"].as_str().expect("an address");
+    let port = metrics.rsplit_once(':').expect("a port").1;
+    let Some(mut command) = knowing(&place, "::1 twofold\n127.0.0.1 twofold\n") else { return };
+    command.args(["top", &format!("twofold:{port}"), "--once", "--interval", "0.2", "--json"]);
+    let output = command.output().expect("runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!(shown["server"], server.address.to_string());
+}
+
 /// Runs a program for which the system has no IPv6: `socket(AF_INET6, ...)` fails with EAFNOSUPPORT.
 const WITHOUT_IPV6: &str = r#"
 import ctypes, os, platform, struct, sys
