@@ -182,6 +182,17 @@ def test_a_directory_is_put_and_only_what_changed_again(server: Served, tmp_path
     assert (served / "source/3").read_bytes() == b"3"
 
 
+def test_links_out_of_a_directory_are_skipped_or_sent_as_files(server: Served, tmp_path: Path) -> None:
+    served, host = server
+    (tmp_path / "blob").write_bytes(b"weights")
+    (tmp_path / "snapshot").mkdir()
+    (tmp_path / "snapshot/model").symlink_to("../blob")
+    put = wellspring.put(tmp_path / "snapshot", host.address)
+    assert [path for path, _ in put.skipped] == ["model"]
+    put = wellspring.put(tmp_path / "snapshot", host.address, copy_unsafe_links=True)
+    assert (put.skipped, (served / "snapshot/model").read_bytes()) == ((), b"weights")
+
+
 def test_a_directory_comes_and_only_what_changed_again(server: Served, tmp_path: Path) -> None:
     served, host = server
     (served / "a").mkdir()

@@ -185,6 +185,7 @@ class Client:
         quorum: int | None = None,
         delete: bool = False,
         checksum: bool = False,
+        copy_unsafe_links: bool = False,
     ) -> Transfer: ...
     def list(
         self, hosts: Sequence[str], directory: str | None, recursive: bool = False, digests: bool = False

@@ -104,6 +104,9 @@ class PutOptions(TypedDict, total=False):
     """Of a directory: remove at the hosts what it does not have, with ``force``."""
     checksum: bool
     """Of a directory: compare files by digests, too."""
+    copy_unsafe_links: bool
+    """Of a directory: send, under the names of links that lead out of it, the files that they lead to, as in caches of
+    models; without it they are skipped."""
     progress: Progress
     """As for :func:`get`."""
 

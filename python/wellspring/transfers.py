@@ -349,14 +349,17 @@ class Client:
         name, progress = options.get("name"), options.get("progress")
         force, group, quorum = options.get("force", False), options.get("group"), options.get("quorum")
         delete, checksum = options.get("delete", False), options.get("checksum", False)
+        links = options.get("copy_unsafe_links", False)
         if os.path.isdir(path):
             if delete and not force:
                 raise UsageError("delete=True removes what is there, and so needs force=True")
             place = os.path.basename(os.path.abspath(path)) if name is None else name.strip("/")
-            tree = self._native.put_tree(path, _hosts(hosts), place or None, force, group, quorum, delete, checksum)
+            tree = self._native.put_tree(
+                path, _hosts(hosts), place or None, force, group, quorum, delete, checksum, links
+            )
             return _Pending(tree, put_tree_report, progress)
-        if delete or checksum:
-            raise UsageError("delete= and checksum= are of a directory")
+        if delete or checksum or links:
+            raise UsageError("delete=, checksum= and copy_unsafe_links= are of a directory")
         finish_rest = options.get("finish_rest", False)
         name = name or os.path.basename(os.fspath(path))
         put = self._native.put(path, _hosts(hosts), name, force, group, quorum, finish_rest)

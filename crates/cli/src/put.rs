@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use wellspring_client::{
-    Client, ClientConfig, PutError, PutOptions, PutReport, ReceiverReport, ReceiverState,
+    Client, ClientConfig, LinksOut, PutError, PutOptions, PutReport, ReceiverReport, ReceiverState,
 };
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
@@ -105,6 +105,9 @@ pub struct PutArgs {
     /// Hosts swap the whole directory when all of it is there, instead of file by file.
     #[arg(long, help_heading = "Directories")]
     atomic: bool,
+    /// Send the files that links lead to which lead out of the directory, under the links' names. Other links stay links.
+    #[arg(long, help_heading = "Directories")]
+    copy_unsafe_links: bool,
     #[command(flatten)]
     tree: TreeArgs,
     #[command(flatten)]
@@ -143,7 +146,9 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
     let to = destination::join(&args.hosts, args.name.as_ref())?;
     let is_tree = args.file.is_dir();
-    let flag = if args.atomic { Some("--atomic") } else { args.tree.first_given() };
+    let own = [("--atomic", args.atomic), ("--copy-unsafe-links", args.copy_unsafe_links)];
+    let own = own.iter().find_map(|(flag, given)| given.then_some(*flag));
+    let flag = own.or_else(|| args.tree.first_given());
     if let (false, Some(flag)) = (is_tree, flag) {
         return Err(Failed::usage(format!("{flag} goes with a directory: `put DIR HOST/NAME/`")));
     }
@@ -182,6 +187,10 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
             from: &args.file,
             tree: &args.tree,
             atomic: args.atomic,
+            links_out: match args.copy_unsafe_links {
+                true => LinksOut::Copied,
+                false => LinksOut::Skipped,
+            },
             cut: &args.cut,
             report: &args.report,
             force: args.force,

@@ -13,7 +13,7 @@ use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_net::store::Digest;
 use wellspring_net::store::tree::listing::{Content, Cursor, Keeps, ListingError};
-use wellspring_net::store::tree::{Scan, scan};
+use wellspring_net::store::tree::{LinksOut, Scan, scan};
 
 use crate::connect::client;
 use crate::exit;
@@ -133,7 +133,13 @@ fn of_directory(directory: &Path) -> Result<Digests, Failed> {
     if !root.metadata().is_ok_and(|meta| meta.is_dir()) {
         return Err(Failed::usage(format!("{shown} is not a directory")));
     }
-    let how = Scan { hidden: true, deep: true, digests: true, keeps: Keeps::default() };
+    let how = Scan {
+        hidden: true,
+        deep: true,
+        digests: true,
+        keeps: Keeps::default(),
+        links_out: LinksOut::Skipped,
+    };
     let listing = scan(&OwnedFd::from(root), how);
     let listing = listing.map_err(|error| Failed::other(format!("{shown}: {error}")))?;
     of_listing(listing.as_bytes(), true).map_err(|error| Failed::other(error.to_string()))

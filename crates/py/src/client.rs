@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::json;
 use wellspring_client::{
-    ByteRange, ClientConfig, FetchError, FetchOptions, Host, HostError, HostTrouble, PutError,
-    PutOptions, PutTreeOptions, Target, TreeError, TreeOptions,
+    ByteRange, ClientConfig, FetchError, FetchOptions, Host, HostError, HostTrouble, LinksOut,
+    PutError, PutOptions, PutTreeOptions, Target, TreeError, TreeOptions,
 };
 use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::tree::PlanError;
@@ -180,7 +180,7 @@ impl Client {
     }
 
     /// Has hosts hold the tree of a directory.
-    #[pyo3(signature = (path, hosts, directory, replace=false, group=None, quorum=None, delete=false, checksum=false))]
+    #[pyo3(signature = (path, hosts, directory, replace=false, group=None, quorum=None, delete=false, checksum=false, copy_unsafe_links=false))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn put_tree(
         &self,
@@ -193,17 +193,20 @@ impl Client {
         quorum: Option<usize>,
         delete: bool,
         checksum: bool,
+        copy_unsafe_links: bool,
     ) -> PyResult<Transfer> {
         let client = self.0.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let directory = directory.map(|name| parse_name(py, name)).transpose()?;
         let tree = TreeOptions::new(directory).delete(delete).checksum(checksum);
+        let links_out = if copy_unsafe_links { LinksOut::Copied } else { LinksOut::Skipped };
         let group = parse_group(py, group)?;
         Transfer::start(None, move |ears| {
             let options = PutTreeOptions::new(tree.updates(ears.updates(|_| {})))
                 .overwrite(replace)
                 .group(group)
-                .quorum(quorum);
+                .quorum(quorum)
+                .links_out(links_out);
             async move {
                 let put = client.put_tree(&path, &hosts, &options, Arc::new(|_| {})).await;
                 put.map(|report| of_put_tree_report(&report)).map_err(of_tree)

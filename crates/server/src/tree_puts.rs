@@ -19,7 +19,8 @@ use crate::store::tree::listing::{
     Keeps, Lacks, ListingError, MAX_LISTING_LEN, Selection, TreeName, TreePart, parse_paths,
 };
 use crate::store::tree::{
-    MAX_PACK_LEN, Plan, PlanError, PlanOptions, Scan, TreeTarget, Unpack, Wanted, scan, wanted,
+    LinksOut, MAX_PACK_LEN, Plan, PlanError, PlanOptions, Scan, TreeTarget, Unpack, Wanted, scan,
+    wanted,
 };
 use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreError};
 
@@ -349,7 +350,13 @@ impl Handler {
 
     fn how(&self, tree: &TakenTree) -> Scan {
         let (digests, keeps) = (tree.has_digests, tree.keeps);
-        Scan { hidden: self.config.allow_hidden, deep: true, digests, keeps }
+        Scan {
+            hidden: self.config.allow_hidden,
+            deep: true,
+            digests,
+            keeps,
+            links_out: LinksOut::Skipped,
+        }
     }
 
     /// Makes what needs no bytes, and removes what the client says, if it is surplus. All files must be there.

@@ -18,7 +18,7 @@ use super::samples;
 use super::trees::Made;
 use crate::store::tree::listing::{Keeps, Selection, TreeName, TreePart};
 use crate::store::tree::{
-    PackError, Scan, in_doubt, open_listed, read_pack, scan_named, unnamed_file,
+    LinksOut, PackError, Scan, in_doubt, open_listed, read_pack, scan_named, unnamed_file,
 };
 use crate::store::{Digest, FileSource, Fingerprint, StoreError};
 
@@ -176,7 +176,13 @@ impl Handler {
             return self.keep_made(text, &samples::bytes(size));
         }
         let hidden = self.permissions().hidden;
-        let how = |keeps, deep, digests| Scan { hidden, deep, digests, keeps };
+        let how = |keeps, deep, digests| Scan {
+            hidden,
+            deep,
+            digests,
+            keeps,
+            links_out: LinksOut::Skipped,
+        };
         let nothing = Keeps::default();
         let how = match &name.part {
             TreePart::Listing => how(nothing, true, false),
@@ -187,7 +193,8 @@ impl Handler {
                 let listed = self.listed(name.directory, *listing)?;
                 let first = files.runs().first().map_or(0, |run| run.start);
                 let root = self.store.open_tree(name.directory)?;
-                let pack = read_pack(&root, listed.before(first), files).map_err(refused)?;
+                let pack = read_pack(&root, listed.before(first), files, LinksOut::Skipped)
+                    .map_err(refused)?;
                 return self.keep_made(text, &pack);
             }
             TreePart::Put { .. }
@@ -238,7 +245,7 @@ impl Handler {
         };
         let listed = self.listed(name.directory, *listing)?;
         let root = self.store.open_tree(name.directory)?;
-        open_listed(&root, listed.before(number), number).map_err(refused)
+        open_listed(&root, listed.before(number), number, LinksOut::Skipped).map_err(refused)
     }
 
     fn listed(&self, directory: &str, id: [u8; 16]) -> Result<Arc<Listed>, Refusal> {

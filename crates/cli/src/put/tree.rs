@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wellspring_client::{
-    Client, Host, PutTreeOptions, PutTreeReport, ReceiverState, TreeChange, TreeError, TreeOptions,
-    TreeReceiver,
+    Client, Host, LinksOut, PutTreeOptions, PutTreeReport, ReceiverState, TreeChange, TreeError,
+    TreeOptions, TreeReceiver,
 };
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
@@ -15,6 +15,7 @@ use wellspring_console::output::{Stderr, Stdout, table};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::ObjectName;
+use wellspring_net::store::tree::listing::SkipReason;
 
 use crate::exit;
 use crate::progress::Display;
@@ -26,6 +27,7 @@ pub struct Put<'a> {
     pub from: &'a Path,
     pub tree: &'a TreeArgs,
     pub atomic: bool,
+    pub links_out: LinksOut,
     pub cut: &'a CutArgs,
     pub report: &'a ReportArgs,
     pub force: bool,
@@ -67,6 +69,7 @@ impl Put<'_> {
         let options = PutTreeOptions::new(tree)
             .overwrite(self.force)
             .atomic(self.atomic)
+            .links_out(self.links_out)
             .group(self.group)
             .quorum(self.quorum);
         let shows = args.dry_run && !quiet && !self.report.json;
@@ -118,6 +121,9 @@ fn summary(there: &str, report: &PutTreeReport, dry: bool) -> String {
         text.push_str(&format!("begun again {} times\n", report.begun_again));
     }
     text.push_str(&skipped_text(&report.skipped, report.skipped_count));
+    if report.skipped.iter().any(|(_, reason)| *reason == SkipReason::LeadsOut) {
+        text.push_str("--copy-unsafe-links sends the files that such links lead to\n");
+    }
     if dry {
         return text;
     }

@@ -20,7 +20,7 @@ use crate::Host;
 use crate::store::tree::listing::{Cursor, MAX_LISTING_LEN, TreePart};
 use crate::store::tree::{NextTree, Plan};
 
-pub use crate::store::tree::{Swapped, TreeChange, TreeFilter, TreeListing};
+pub use crate::store::tree::{LinksOut, Swapped, TreeChange, TreeFilter, TreeListing};
 pub use error::{TreeDisagreement, TreeError};
 use gather::{Gather, collected};
 pub use options::{TreeOptions, TreeReport};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::options::TreeOptions;
 use crate::report::ReceiverState;
 use crate::store::Digest;
+use crate::store::tree::LinksOut;
 use crate::store::tree::listing::SkipReason;
 use crate::{HostError, HostTrouble};
 use wellspring_driver::setters;
@@ -24,16 +25,31 @@ pub struct PutTreeOptions {
     pub group: Option<SocketAddr>,
     /// Succeed if so many hosts have the tree; `None`: all.
     pub quorum: Option<usize>,
+    /// What becomes of links that lead out of the tree here.
+    pub links_out: LinksOut,
 }
 
 setters! {
-    PutTreeOptions { overwrite: bool, atomic: bool, group: Option<SocketAddr>, quorum: Option<usize> }
+    PutTreeOptions {
+        overwrite: bool,
+        atomic: bool,
+        group: Option<SocketAddr>,
+        quorum: Option<usize>,
+        links_out: LinksOut,
+    }
 }
 
 impl PutTreeOptions {
-    /// To each host on its own, all of which must get it; nothing is replaced.
+    /// To each host on its own, all of which must get it; nothing is replaced, and links that lead out are skipped.
     pub fn new(tree: TreeOptions) -> Self {
-        PutTreeOptions { tree, overwrite: false, atomic: false, group: None, quorum: None }
+        PutTreeOptions {
+            tree,
+            overwrite: false,
+            atomic: false,
+            group: None,
+            quorum: None,
+            links_out: LinksOut::Skipped,
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::served::runtime;
 use crate::tree_files::{NOTE, contents, lose_small_files, make_tree, write};
 use wellspring_client::{
-    Client, ClientConfig, Host, PutError, PutTreeOptions, PutTreeReport, ReceiverState, TreeChange,
-    TreeError, TreeFilter, TreeOptions,
+    Client, ClientConfig, Host, LinksOut, PutError, PutTreeOptions, PutTreeReport, ReceiverState,
+    TreeChange, TreeError, TreeFilter, TreeOptions,
 };
 use wellspring_server::{Server, ServerConfig};
 use wellspring_testkit::random_bytes;
@@ -68,6 +68,49 @@ async fn put(
 
 async fn done(from: &Path, hosts: &[Host], options: &PutTreeOptions) -> PutTreeReport {
     put(from, hosts, options).await.0.expect("a tree")
+}
+
+#[test]
+fn links_that_lead_out_are_skipped_or_sent_as_the_files_that_they_lead_to() {
+    let (home, served) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let (blobs, from) = (home.path().join("blobs"), home.path().join("snapshot"));
+    write(&from, "a/own", b"own");
+    write(&blobs, "small", b"small");
+    write(&blobs, "large", &random_bytes(3_000_000, 1));
+    for (to, link) in [
+        ("a/own", "inside"),
+        ("../blobs/small", "small"),
+        ("../blobs/large", "large"),
+        ("../../blobs/small", "a/small"),
+        ("../blobs", "directory"),
+        ("../blobs/none", "broken"),
+        ("/dev/null", "device"),
+    ] {
+        std::os::unix::fs::symlink(to, from.join(link)).expect("linked");
+    }
+    runtime().block_on(async {
+        let (_server, host) = serve(served.path()).await;
+        let (hosts, there) = ([host], served.path().join("t"));
+        let skipped = |report: &PutTreeReport| {
+            report.skipped.iter().map(|(path, _)| path.clone()).collect::<Vec<_>>()
+        };
+        let options = PutTreeOptions::new(to_t());
+        let report = done(&from, &hosts, &options).await;
+        let of_links = ["a/small", "broken", "device", "directory", "large", "small"];
+        assert_eq!((report.files, skipped(&report)), (1, of_links.map(str::to_owned).to_vec()));
+        for checksum in [false, true] {
+            let copied = PutTreeOptions::new(to_t().checksum(checksum)).overwrite(true);
+            let report = done(&from, &hosts, &copied.links_out(LinksOut::Copied)).await;
+            assert_eq!(skipped(&report), ["broken", "device", "directory"]);
+            assert_eq!((report.files, report.sent_files), (4, if checksum { 0 } else { 3 }));
+            for (path, blob) in [("small", "small"), ("a/small", "small"), ("large", "large")] {
+                let is_file = there.join(path).symlink_metadata().expect("there").is_file();
+                let read = |path: &Path| std::fs::read(path).expect("read");
+                assert!(is_file && read(&there.join(path)) == read(&blobs.join(blob)), "{path}");
+            }
+            assert!(there.join("inside").is_symlink());
+        }
+    });
 }
 
 #[test]

@@ -16,6 +16,24 @@ pub(super) const READ: OFlags = OFlags::RDONLY
     .union(OFlags::NOCTTY)
     .union(OFlags::NOFOLLOW);
 
+/// What becomes of links that lead out of a tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinksOut {
+    /// They are no part of it.
+    Skipped,
+    /// The files that they lead to are, under their names; other things are not. Whoever made the links decides what is
+    /// read.
+    Copied,
+}
+
+/// How the files of a tree are opened.
+pub(super) fn reading(links_out: LinksOut) -> OFlags {
+    match links_out {
+        LinksOut::Skipped => READ,
+        LinksOut::Copied => READ.difference(OFlags::NOFOLLOW),
+    }
+}
+
 /// Files shorter than this are moved in packs; longer ones one by one, and each is synced before it has its name
 /// \[bytes\].
 pub(super) const PACKED: u64 = 1 << 20;

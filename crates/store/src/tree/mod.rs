@@ -26,7 +26,7 @@ mod writers;
 
 pub use attributes::{Meta, can_give_owners};
 pub use doubted::{in_doubt, is_in_doubt};
-pub use file::path_of;
+pub use file::{LinksOut, path_of};
 pub use filter::{FilterWalk, TreeFilter};
 pub use new_file::NewFile;
 pub use pack::{MAX_PACK_LEN, PackError, open_listed, read_pack, unnamed_file};

@@ -5,10 +5,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{Mode, openat};
+use rustix::fs::{Mode, OFlags, openat};
 use wellspring_tree::{Content, Cursor, ListingError, Selection};
 
-use super::file::{READ, state};
+use super::file::{LinksOut, reading, state};
 use super::packs::PACK_LEN;
 use crate::objects::{Fingerprint, open_directory_beneath, split_path};
 
@@ -61,7 +61,8 @@ impl From<ListingError> for PackError {
 }
 
 /// Reads files of a tree into one pack, in the order of their numbers in its listing, from where
-/// `cursor` stands. Each must be what the listing says, before and after it is read.
+/// `cursor` stands. Each must be what the listing says, before and after it is read. Links that lead out are taken as the
+/// walk took them.
 ///
 /// # Errors
 /// [`PackError`].
@@ -69,10 +70,11 @@ pub fn read_pack(
     root: &OwnedFd,
     mut cursor: Cursor<'_>,
     files: &Selection,
+    links_out: LinksOut,
 ) -> Result<Vec<u8>, PackError> {
     // Most are as long as packs are made; memory that is not written to costs nothing.
     let mut pack = Vec::with_capacity(PACK_LEN as usize);
-    let mut at = Place { root, directory: String::new(), opened: None };
+    let mut at = Place::below(root, links_out);
     for run in files.runs() {
         while cursor.files() < run.end {
             let number = cursor.files();
@@ -111,7 +113,8 @@ fn read_exactly(file: &File, size: u64, pack: &mut Vec<u8>) -> io::Result<bool> 
     Ok(file.take(size).read_to_end(pack)? as u64 == size)
 }
 
-/// Opens the file of that number, which must be what the listing says.
+/// Opens the file of that number, which must be what the listing says. Links that lead out are taken as the walk took
+/// them.
 ///
 /// # Errors
 /// [`PackError`].
@@ -119,6 +122,7 @@ pub fn open_listed(
     root: &OwnedFd,
     mut cursor: Cursor<'_>,
     number: u32,
+    links_out: LinksOut,
 ) -> Result<(File, Fingerprint), PackError> {
     loop {
         let at = cursor.files();
@@ -128,7 +132,7 @@ pub fn open_listed(
             continue;
         }
         let trouble = |error| PackError::Io(entry.path.to_owned(), error);
-        let mut place = Place { root, directory: String::new(), opened: None };
+        let mut place = Place::below(root, links_out);
         let file = match place.open(entry.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(PackError::Changed(entry.path.to_owned()));
@@ -157,21 +161,26 @@ pub fn unnamed_file(bytes: &[u8]) -> io::Result<(File, Fingerprint)> {
 /// The directory of the file that was opened last: the next one mostly is in the same.
 struct Place<'a> {
     root: &'a OwnedFd,
+    reading: OFlags,
     directory: String,
     opened: Option<OwnedFd>,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    fn below(root: &'a OwnedFd, links_out: LinksOut) -> Self {
+        Place { root, reading: reading(links_out), directory: String::new(), opened: None }
+    }
+
     fn open(&mut self, path: &str) -> io::Result<File> {
         let (directory, name) = split_path(path);
         if directory.is_empty() {
-            return Ok(File::from(openat(self.root, name, READ, Mode::empty())?));
+            return Ok(File::from(openat(self.root, name, self.reading, Mode::empty())?));
         }
         if self.opened.is_none() || self.directory != directory {
             self.opened = Some(open_directory_beneath(self.root, directory)?);
             directory.clone_into(&mut self.directory);
         }
         let parent = self.opened.as_ref().expect("was opened above");
-        Ok(File::from(openat(parent, name, READ, Mode::empty())?))
+        Ok(File::from(openat(parent, name, self.reading, Mode::empty())?))
     }
 }

@@ -189,7 +189,13 @@ impl Maker {
             let _ = remove_stale_parts(&directory, true);
         }
         let keeps = options.keeps;
-        let how = Scan { hidden: true, deep: options.deep, digests: options.checksum, keeps };
+        let how = Scan {
+            hidden: true,
+            deep: options.deep,
+            digests: options.checksum,
+            keeps,
+            ..Scan::ALL
+        };
         let local = target.as_ref().map(|target| target.scan(how)).transpose()?;
         let local = local.unwrap_or_default();
         let mut plan = Maker::run_in(options, listing, (target, &local), hear)?;

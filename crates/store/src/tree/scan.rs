@@ -16,7 +16,7 @@ use wellspring_tree::{
 };
 
 use super::attributes::{owner_of, read_xattrs};
-use super::file::{READ, modified};
+use super::file::{LinksOut, modified, reading};
 use crate::objects::{Fingerprint, HashProgress, hash_file, is_reserved, name_of_next};
 
 /// How a tree is walked.
@@ -30,6 +30,8 @@ pub struct Scan {
     pub digests: bool,
     /// Whether owners and extended attributes are read.
     pub keeps: Keeps,
+    /// What becomes of links that lead out.
+    pub links_out: LinksOut,
 }
 
 impl Scan {
@@ -39,6 +41,7 @@ impl Scan {
         deep: true,
         digests: false,
         keeps: Keeps { owner: false, xattrs: false, acls: false },
+        links_out: LinksOut::Skipped,
     };
 }
 
@@ -211,31 +214,7 @@ impl Walk {
         depth: usize,
     ) -> Result<(), ScanError> {
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {
-                let may_read = || accessat(directory, name, Access::READ_OK, AtFlags::EACCESS);
-                match if stat.st_mode & 0o444 == 0o444 { Ok(()) } else { may_read() } {
-                    Ok(()) => {}
-                    Err(Errno::NOENT) => return Ok(()),
-                    Err(_) => return self.skip(SkipReason::Unreadable),
-                }
-                let digest = match self.how.digests && stat.st_size > 0 {
-                    true => match self.digest(directory, name)? {
-                        None => return Ok(()),
-                        digest => digest,
-                    },
-                    false => None,
-                };
-                let content = Content::File { size: stat.st_size as u64, digest };
-                match self.how.keeps.has_xattrs() {
-                    false => self.push(stat, content, &[]),
-                    true => match openat(directory, name, READ, Mode::empty()) {
-                        Ok(file) => self.push_with_xattrs(stat, content, &file),
-                        // Replaced or removed in this moment.
-                        Err(Errno::NOENT | Errno::LOOP) => Ok(()),
-                        Err(errno) => Err(self.trouble(errno)),
-                    },
-                }
-            }
+            FileType::RegularFile => self.file(directory, name, stat),
             FileType::Symlink => {
                 let target = match readlinkat(directory, name, Vec::new()) {
                     // Removed in this moment, or replaced by something that is no link.
@@ -244,7 +223,7 @@ impl Walk {
                 };
                 match target.to_str().ok().filter(|to| check_link(&self.path, to).is_ok()) {
                     Some(target) => self.push(stat, Content::Link { target }, &[]),
-                    None => self.skip(SkipReason::LeadsOut),
+                    None => self.link_out(directory, name),
                 }
             }
             FileType::Directory => {
@@ -280,12 +259,49 @@ impl Walk {
         }
     }
 
+    fn file(&mut self, directory: &OwnedFd, name: &str, stat: &Stat) -> Result<(), ScanError> {
+        let may_read = || accessat(directory, name, Access::READ_OK, AtFlags::EACCESS);
+        match if stat.st_mode & 0o444 == 0o444 { Ok(()) } else { may_read() } {
+            Ok(()) => {}
+            Err(Errno::NOENT) => return Ok(()),
+            Err(_) => return self.skip(SkipReason::Unreadable),
+        }
+        let digest = match self.how.digests && stat.st_size > 0 {
+            true => match self.digest(directory, name)? {
+                None => return Ok(()),
+                digest => digest,
+            },
+            false => None,
+        };
+        let content = Content::File { size: stat.st_size as u64, digest };
+        match self.how.keeps.has_xattrs() {
+            false => self.push(stat, content, &[]),
+            true => match openat(directory, name, reading(self.how.links_out), Mode::empty()) {
+                Ok(file) => self.push_with_xattrs(stat, content, &file),
+                // Replaced or removed in this moment.
+                Err(Errno::NOENT | Errno::LOOP) => Ok(()),
+                Err(errno) => Err(self.trouble(errno)),
+            },
+        }
+    }
+
+    fn link_out(&mut self, directory: &OwnedFd, name: &str) -> Result<(), ScanError> {
+        if self.how.links_out == LinksOut::Copied
+            && let Ok(stat) = statat(directory, name, AtFlags::empty())
+            && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+        {
+            return self.file(directory, name, &stat);
+        }
+        self.skip(SkipReason::LeadsOut)
+    }
+
     /// The digest of a file; none if it is gone meanwhile.
     fn digest(&self, directory: &OwnedFd, name: &str) -> Result<Option<[u8; 32]>, ScanError> {
         let is_gone =
             || matches!(statat(directory, name, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT));
         let read = || -> io::Result<Option<[u8; 32]>> {
-            let file = File::from(openat(directory, name, READ, Mode::empty())?);
+            let flags = reading(self.how.links_out);
+            let file = File::from(openat(directory, name, flags, Mode::empty())?);
             let before = Fingerprint::of(&file)?;
             let digest = hash_file(&file, before.size(), &HashProgress::default())?;
             Ok((Fingerprint::of(&file)? == before).then_some(digest.0))

@@ -14,11 +14,12 @@ use wellspring_tree::{
 use crate::Existing;
 
 use super::{
-    Meta, NextTree, PackError, Scan, Swapped, TreeFilter, TreeTarget, Unpack, Wanted, read_pack,
-    scan,
+    LinksOut, Meta, NextTree, PackError, Scan, Swapped, TreeFilter, TreeTarget, Unpack, Wanted,
+    read_pack, scan,
 };
 
-pub(super) const ALL: Scan = Scan { hidden: true, deep: true, digests: false, keeps: NOTHING };
+pub(super) const ALL: Scan =
+    Scan { hidden: true, deep: true, digests: false, keeps: NOTHING, links_out: LinksOut::Skipped };
 const NOTHING: Keeps = Keeps { owner: false, xattrs: false, acls: false };
 const TIME: Modified = Modified { seconds: 1_000_000_000, nanos: 7 };
 
@@ -97,7 +98,7 @@ fn a_pack_has_the_selected_files_as_they_are_listed_or_is_refused() {
     let listing = scan(&root, ALL).expect("a walk");
     let pack = |files: &str| {
         let cursor = Cursor::new(listing.as_bytes()).expect("a listing");
-        read_pack(&root, cursor, &Selection::parse(files).expect("a selection"))
+        read_pack(&root, cursor, &Selection::parse(files).expect("a selection"), ALL.links_out)
     };
     assert_eq!(pack("0x4").expect("a pack"), b"firstsecondthird");
     assert_eq!(pack("1,1").expect("a pack"), b"secondthird");

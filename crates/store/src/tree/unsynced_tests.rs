@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::fstat;
-use wellspring_tree::{Attributes, Content, Cursor, Entry, Keeps, Listing, Modified};
+use wellspring_tree::{Attributes, Content, Cursor, Entry, Listing, Modified};
 
 use super::super::doubts::{Doubts, this_life};
 use super::super::file::PACKED;
@@ -295,7 +295,7 @@ fn a_note_that_is_none_leaves_all_in_doubt() {
     let error = TreeTarget::of(open(home.path())).begin().expect_err("no file").to_string();
     assert!(error.starts_with(UNSYNCED), "{error}");
     // It is nobody's file.
-    let how = Scan { hidden: true, deep: true, digests: false, keeps: Keeps::default() };
+    let how = Scan::ALL;
     let listing = scan(&root, how).expect("walked").into_bytes();
     assert!(!listing.windows(UNSYNCED.len()).any(|name| name == UNSYNCED.as_bytes()));
 }

@@ -41,7 +41,7 @@ impl Client {
         let began = Instant::now();
         let upload = Upload::new(self, hosts, options, hear)?;
         loop {
-            let walk = Source::walk(directory.to_owned(), options.tree.clone());
+            let walk = Source::walk(directory.to_owned(), options.clone());
             let source = crate::task::spawn_blocking(walk).await;
             let source = Arc::new(source.map_err(|_| TreeError::Stopped)??);
             let round = upload.round(&source, began).await;

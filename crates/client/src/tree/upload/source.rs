@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::super::error::TreeError;
-use super::super::options::TreeOptions;
+use super::super::put_report::PutTreeOptions;
 use crate::manifest::hash_sections;
 use crate::put::OpenedFile;
 use crate::store::tree::listing::{Content, Cursor, Listing, SkipReason};
 use crate::store::tree::{
-    Pack, PlanError, Scan, ScanError, TreeListing, open_listed, read_pack, scan_named, unnamed_file,
+    LinksOut, Pack, PlanError, Scan, ScanError, TreeListing, open_listed, read_pack, scan_named,
+    unnamed_file,
 };
 use crate::store::{Fingerprint, HashProgress};
 
@@ -22,6 +23,7 @@ const SKIPPED_KEPT: usize = 100;
 /// A directory that was walked.
 pub(super) struct Source {
     root: OwnedFd,
+    links_out: LinksOut,
     pub listing: TreeListing,
     pub files: u32,
     pub bytes: u64,
@@ -33,7 +35,7 @@ impl Source {
     /// A function that walks a directory, which blocks its thread.
     pub(super) fn walk(
         directory: PathBuf,
-        options: TreeOptions,
+        options: PutTreeOptions,
     ) -> impl FnOnce() -> Result<Source, TreeError> + Send + 'static {
         move || {
             let here = |error| PlanError::Place(String::new(), error);
@@ -44,15 +46,16 @@ impl Source {
                     false => Err(TreeError::from(here(io::ErrorKind::NotADirectory.into()))),
                 }
             };
-            let (digests, keeps) = (options.checksum, options.keeps);
-            let how = Scan { hidden: true, deep: true, digests, keeps };
+            let (digests, keeps) = (options.tree.checksum, options.tree.keeps);
+            let links_out = options.links_out;
+            let how = Scan { hidden: true, deep: true, digests, keeps, links_out };
             let (root, walked) = scan_named(open, how)?;
             Source::of(root, &walked, &options)
         }
     }
 
-    fn of(root: OwnedFd, walked: &Listing, options: &TreeOptions) -> Result<Source, TreeError> {
-        let mut filter = options.filter.walk();
+    fn of(root: OwnedFd, walked: &Listing, options: &PutTreeOptions) -> Result<Source, TreeError> {
+        let mut filter = options.tree.filter.walk();
         let mut listing = Listing::new();
         let (mut files, mut bytes, mut skipped, mut skipped_count) = (0, 0_u64, Vec::new(), 0);
         let mut cursor = Cursor::new(walked.as_bytes())?;
@@ -78,7 +81,8 @@ impl Source {
         let bytes_of = Arc::new(listing.into_bytes());
         let digest = crate::store::Digest(*blake3::hash(&bytes_of).as_bytes());
         let listing = TreeListing { bytes: bytes_of, digest };
-        Ok(Source { root, listing, files, bytes, skipped, skipped_count })
+        let links_out = options.links_out;
+        Ok(Source { root, links_out, listing, files, bytes, skipped, skipped_count })
     }
 
     /// The first half of the listing's digest.
@@ -93,10 +97,10 @@ impl Source {
         let cursor = Cursor::resume(&self.listing.bytes, &pack.place);
         if pack.files.count() == 1 {
             let number = pack.files.runs()[0].start;
-            let (file, fingerprint) = open_listed(&self.root, cursor, number)?;
+            let (file, fingerprint) = open_listed(&self.root, cursor, number, self.links_out)?;
             return Ok(Opened::File(file, fingerprint));
         }
-        Ok(Opened::Bytes(of_bytes(&read_pack(&self.root, cursor, &pack.files)?)?))
+        Ok(Opened::Bytes(of_bytes(&read_pack(&self.root, cursor, &pack.files, self.links_out)?)?))
     }
 }
 
