@@ -1,6 +1,5 @@
 //! Directories that cannot be renamed, and so not give their place to another.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -43,6 +42,8 @@ fn is_mount_point(directory: &Path) -> bool {
 /// be written to and be removed, but not be renamed.
 #[cfg(target_os = "linux")]
 fn is_of_an_image(directory: &Path, occupied: &Path) -> io::Result<bool> {
+    use std::fs;
+
     use rustix::fs::statfs;
     use rustix::io::Errno;
     const OVERLAYFS: i128 = 0x794c_7630;
@@ -73,6 +74,7 @@ fn is_of_an_image(_: &Path, _: &Path) -> io::Result<bool> {
 mod tests {
     use super::super::NextTree;
     use super::*;
+    use std::fs;
     use std::process::Command;
 
     /// What is mounted there; it needs root.
