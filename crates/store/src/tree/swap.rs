@@ -162,15 +162,23 @@ impl NextTree {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        fs::create_dir_all(&unready)?;
-        let mut is_whole = true;
-        if self.target.exists() {
-            // What the other tree was given in this life of the machine may not be on the disk either.
-            note_that_files_are_written(&unready)?;
-            is_whole = self.link_into(&unready)?;
-            fs::set_permissions(&unready, self.target.metadata()?.permissions())?;
-        }
+        let is_whole = self.try_fill(&unready).inspect_err(|_| {
+            // The error that matters is the first.
+            let _ = fs::remove_dir_all(&unready);
+        })?;
         fs::rename(&unready, &self.next)?;
+        Ok(is_whole)
+    }
+
+    fn try_fill(&self, unready: &Path) -> io::Result<bool> {
+        fs::create_dir_all(unready)?;
+        if !self.target.exists() {
+            return Ok(true);
+        }
+        // What the other tree was given in this life of the machine may not be on the disk either.
+        note_that_files_are_written(unready)?;
+        let is_whole = self.link_into(unready)?;
+        fs::set_permissions(unready, self.target.metadata()?.permissions())?;
         Ok(is_whole)
     }
 

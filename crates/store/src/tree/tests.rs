@@ -286,6 +286,7 @@ fn what_the_next_tree_cannot_have_is_named_before_anything_is_done() {
     let error = NextTree::beside(&target).expect_err("a link that leads out").to_string();
     assert!(error.contains("out") && error.contains("would be lost"), "{error}");
     assert!(target.join("x").exists());
+    assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 1);
     // Put right, it is done.
     std::fs::remove_file(target.join("out")).expect("removed");
     NextTree::beside(&target).expect("a tree beside").swap(None).expect("swapped");
