@@ -9,7 +9,7 @@ use wellspring_fault_sim::{TransferCounters, TransferOptions, run_transfers};
 /// Runs of the tests: 20 seconds of a processor.
 const SEEDS: u64 = 800;
 /// Seeds that have found a fault.
-const FOUND: [u64; 1] = [452];
+const FOUND: [u64; 2] = [452, 946_006];
 
 #[test]
 fn no_transfer_loses_or_alters_an_object_whatever_fails() {

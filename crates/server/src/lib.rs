@@ -7,6 +7,7 @@
 
 mod address_limit;
 mod answer;
+mod checking;
 mod config;
 mod cookie;
 mod counters;

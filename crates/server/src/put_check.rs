@@ -4,14 +4,18 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::watch;
 use wellspring_transport::scdp::ObjectInfo;
+use wellspring_wire::control::RefusalCode;
 
 use super::ServerEvent;
 use super::answer::Refusal;
+use super::checking::Checking;
 use super::handler::{Handler, lock};
 use super::puts::Stage;
 use super::taking::{Putter, Taking};
 use crate::pages::Question;
+use crate::requester::AskError;
 use crate::resume::{Answered, Holders, Left};
 use crate::store::PartFile;
 
@@ -19,15 +23,24 @@ use crate::store::PartFile;
 struct Offerer {
     putter: Putter,
     done: Arc<AtomicU64>,
+    over: watch::Receiver<bool>,
 }
 
 impl Holders for Offerer {
     fn is_live(&self, _: usize) -> bool {
-        true
+        !*self.over.borrow()
     }
 
     fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
-        self.putter.ask(question)
+        let (page, mut over) = (question.page, self.over.clone());
+        let asked = self.putter.ask(question);
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                answered = asked => answered,
+                _ = over.wait_for(|over| *over) => (page, Err(AskError::Stopped)),
+            }
+        })
     }
 
     fn looked_at(&self, done: u64) {
@@ -44,9 +57,9 @@ impl Handler {
         object: ObjectInfo,
         part: Arc<PartFile>,
     ) {
-        let done = Arc::new(AtomicU64::new(0));
+        let (checking, done, over) = Checking::begin(crate::clock::now());
         match lock(&self.puts).get_mut(taking.session) {
-            Some(put) => put.stage = Stage::Checking(Arc::clone(&done)),
+            Some(put) => put.stage = Stage::Checking(checking),
             None => return,
         }
         let handler = Arc::clone(self);
@@ -55,10 +68,17 @@ impl Handler {
             let held = {
                 // Closed never.
                 let _permit = handler.checks.acquire().await;
-                let holders = Offerer { putter: taking.putter(&handler.requester), done };
+                let putter = taking.putter(&handler.requester);
+                let holders = Offerer { putter, done, over: over.clone() };
                 Left { part: &part, object: &object, holders: &holders }.blocks(&mut pages).await
             };
+            let is_over = *over.borrow();
             let begun = crate::task::spawn_blocking(move || {
+                if is_over {
+                    // Free before the other offer is asked for again.
+                    drop(part);
+                    return handler.end_checked(&taking);
+                }
                 if let Err(refusal) = handler.take_up(&taking, object, part, pages, held) {
                     handler.refuse_checked(&taking, refusal);
                 }
@@ -66,6 +86,14 @@ impl Handler {
             // A panic ends the process's session with it: there is nothing left to begin.
             let _ = begun.await;
         });
+    }
+
+    /// The verification was ended.
+    fn end_checked(&self, taking: &Taking) {
+        let given_up = lock(&self.puts).get_mut(taking.session).and_then(|put| put.given_up.take());
+        let (code, text) =
+            given_up.unwrap_or_else(|| (RefusalCode::Failed, "was given up".to_owned()));
+        self.refuse_checked(taking, Refusal { code, text });
     }
 
     /// An object cannot be taken after all.

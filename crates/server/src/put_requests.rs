@@ -71,7 +71,7 @@ impl Handler {
         }
         {
             let mut puts = lock(&self.puts);
-            if let Some(answer) = puts.known(client, offer)? {
+            if let Some(answer) = puts.known(client, offer, crate::clock::now())? {
                 return Ok(answer);
             }
             self.check_open()?;
@@ -179,7 +179,8 @@ impl Handler {
     }
 
     /// Whether the client that offers an object was sending it a moment ago, so that its part file is in use. A
-    /// session in which nothing arrives is ended: its client was killed, and has come again.
+    /// session in which nothing arrives, or whose client does not ask any more how far the verification is of what was left,
+    /// is ended: that client was killed, and has come again.
     fn waits_for_rival(&self, taking: &Taking) -> bool {
         let rival = lock(&self.puts).rival(taking, crate::clock::now());
         if let Some(Rival::Silent(session)) = rival {
@@ -370,6 +371,9 @@ impl Handler {
     pub(super) fn give_up_put(&self, session: SessionId, code: RefusalCode, reason: String) {
         if let Some(put) = lock(&self.puts).get_mut(session) {
             put.given_up.get_or_insert((code, reason));
+            if let Stage::Checking(checking) = &put.stage {
+                checking.end();
+            }
         }
         // A driver that has stopped has ended its sessions.
         let _ = self.handle.cancel(session);

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use wellspring_core::SessionId;
@@ -12,6 +11,7 @@ use wellspring_wire::control::{Offer, PutState, RefusalCode, Reply};
 
 use super::address_limit::{MinuteCount, Place, Places};
 use super::answer::{Outcome, Refusal};
+use super::checking::Checking;
 use super::quotas::{Account, Promise, Quotas, Session};
 use super::running::{Direction, Protocol, RunningTransfer, TransferState};
 use super::taken_tree::TreeStep;
@@ -161,8 +161,8 @@ impl Put {
 pub(super) enum Stage {
     /// The part file is being made.
     Opening,
-    /// What an earlier offer has left is being verified: so many bytes are.
-    Checking(Arc<AtomicU64>),
+    /// What an earlier offer has left is being verified.
+    Checking(Checking),
     Receiving(Arc<PartFile>, SessionProgress),
     /// All bytes are there and being verified.
     Verifying,
@@ -292,11 +292,14 @@ impl Puts {
                 && is_open
                 && put.client.ip() == taking.client.ip()
         })?;
-        let Stage::Receiving(_, progress) = &put.stage else { return Some(Rival::InDoubt) };
-        Some(match put.signs.judge(progress.symbols(), now) {
-            Life::Shown => Rival::Lives,
-            Life::InDoubt => Rival::InDoubt,
-            Life::Over => Rival::Silent(*session),
+        Some(match &put.stage {
+            Stage::Receiving(_, progress) => match put.signs.judge(progress.symbols(), now) {
+                Life::Shown => Rival::Lives,
+                Life::InDoubt => Rival::InDoubt,
+                Life::Over => Rival::Silent(*session),
+            },
+            Stage::Checking(checking) if checking.is_silent(now) => Rival::Silent(*session),
+            _ => Rival::InDoubt,
         })
     }
 
@@ -328,19 +331,19 @@ impl Puts {
 
     /// The answer to an offer that was taken before, or that cannot be.
     pub(super) fn known(
-        &self,
+        &mut self,
         client: SocketAddr,
         offer: &Offer<'_>,
+        now: Instant,
     ) -> Result<Option<Outcome>, Refusal> {
-        if let Some(put) = self.all.get(&offer.session) {
+        if let Some(put) = self.all.get_mut(&offer.session) {
             if put.client != client || put.name != offer.name.as_str() {
                 return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
             }
-            return match &put.stage {
+            return match &mut put.stage {
                 Stage::Opening => Ok(Some(Outcome::Nothing)),
-                Stage::Checking(done) => {
-                    let done = done.load(Ordering::Relaxed);
-                    Ok(Some(Outcome::Pending { done, total: put.size }))
+                Stage::Checking(checking) => {
+                    Ok(Some(Outcome::Pending { done: checking.asked(now), total: put.size }))
                 }
                 Stage::Failed(code) => Err(Refusal::new(*code, code.to_string())),
                 Stage::Receiving(..) | Stage::Verifying | Stage::Complete => {
@@ -399,9 +402,7 @@ impl Puts {
         let running = |put: &&Put| !matches!(put.stage, Stage::Complete | Stage::Failed(_));
         self.all.iter().filter(move |(_, put)| running(put)).map(|(session, put)| {
             let (state, done, blocks_done, symbols) = match &put.stage {
-                Stage::Checking(done) => {
-                    (TransferState::Checking, done.load(Ordering::Relaxed), 0, 0)
-                }
+                Stage::Checking(checking) => (TransferState::Checking, checking.done(), 0, 0),
                 Stage::Receiving(_, progress) => {
                     let (bytes, blocks) = (progress.bytes_done(), progress.blocks_done());
                     (TransferState::Moving, bytes, blocks, progress.symbols())
