@@ -3,18 +3,18 @@
 use std::io;
 use std::path::Path;
 
-/// Checks that a directory, if it is there, can be renamed. `occupied` is a name beside it that nothing has.
+/// Checks that a directory, if it is there, can be renamed. `unready` is a name beside it; what has that is removed.
 ///
 /// # Errors
 /// Of kind [`io::ErrorKind::Unsupported`], with the reason; the system's.
-pub(super) fn check(directory: &Path, occupied: &Path) -> io::Result<()> {
+pub(super) fn check(directory: &Path, unready: &Path) -> io::Result<()> {
     let unsupported = |reason| Err(io::Error::new(io::ErrorKind::Unsupported, reason));
     if is_mount_point(directory) {
         return unsupported(
             "a mount point, in whose place no other directory can be: name one in it",
         );
     }
-    if is_of_an_image(directory, occupied)? {
+    if is_of_an_image(directory, unready)? {
         return unsupported(
             "part of an image that an overlay shows, whose directories cannot be renamed",
         );
@@ -41,7 +41,7 @@ fn is_mount_point(directory: &Path) -> bool {
 /// Whether a directory is a lower one of an overlay (the file systems of containers) that does not redirect them: it can
 /// be written to and be removed, but not be renamed.
 #[cfg(target_os = "linux")]
-fn is_of_an_image(directory: &Path, occupied: &Path) -> io::Result<bool> {
+fn is_of_an_image(directory: &Path, unready: &Path) -> io::Result<bool> {
     use std::fs;
 
     use rustix::fs::statfs;
@@ -53,15 +53,13 @@ fn is_of_an_image(directory: &Path, occupied: &Path) -> io::Result<bool> {
         Err(errno) => return Err(errno.into()),
     }
     // No directory takes the place of one with something in it: that is refused in any case, and how tells.
-    let inner = occupied.join("x");
-    fs::create_dir_all(&inner)?;
-    let renamed = fs::rename(directory, occupied);
+    fs::create_dir_all(unready.join("occupied"))?;
+    let renamed = fs::rename(directory, unready);
     if renamed.is_ok() {
-        fs::rename(occupied, directory)?;
+        fs::rename(unready, directory)?;
         return Ok(false);
     }
-    fs::remove_dir(inner)?;
-    fs::remove_dir(occupied)?;
+    fs::remove_dir_all(unready)?;
     Ok(renamed.is_err_and(|error| error.kind() == io::ErrorKind::CrossesDevices))
 }
 

@@ -55,7 +55,7 @@ impl NextTree {
         let mut tree = NextTree::named_beside(target)?;
         let _one = tree.alone()?;
         tree.end_swap()?;
-        movable::check(&tree.target, &tree.named("-occupied"))?;
+        movable::check(&tree.target, &tree.named("-unready"))?;
         if !tree.next.exists() {
             tree.is_whole = tree.fill()?;
         }
