@@ -242,6 +242,11 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     }
     match result {
         Ok(_) => Ok(()),
+        Err(PutError::Read(error)) if error.kind() == std::io::ErrorKind::InvalidInput => {
+            let failed = Failed::system(args.file.display(), &error);
+            Err(failed
+                .hint("What comes from a pipe is put so: `... | wellspring put - HOST/NAME`."))
+        }
         Err(PutError::Read(error)) => Err(Failed::system(args.file.display(), &error)),
         Err(error) => Err(exit::of_put(&error)),
     }

@@ -1,6 +1,6 @@
 //! Typical mistakes: each has its exit status, names what it is about, and says what to do next.
 
-use std::process::Output;
+use std::process::{Command, Output};
 
 use crate::support::{Place, listing, program, text};
 
@@ -70,6 +70,9 @@ fn folders_and_files_in_each_others_place() {
     assert_told(&["verify", text(&folder)], 2, &["HOST"]);
     assert_told(&["verify", text(&file), "--save", "-"], 2, &[text(&file), "not a directory"]);
     assert_told(&["put", text(&missing), "127.0.0.1"], 1, &[text(&missing), "Check the path"]);
+    let pipe = place.path("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("runs").success());
+    assert_told(&["put", text(&pipe), "127.0.0.1/x"], 1, &[text(&pipe), "put - HOST/NAME"]);
     assert_told(&["serve", "--bind", "127.0.0.1:0", text(&file)], 1, &[text(&file), "directory"]);
     assert_told(
         &["serve", "--bind", "127.0.0.1:0", text(&missing)],

@@ -35,11 +35,12 @@ impl Client {
         path: &Path,
         updates: &Updates,
     ) -> Result<OpenedFile, PutError> {
-        let file = File::open(path)?;
-        if !file.metadata()?.is_file() {
-            let message = format!("{} is not a regular file", path.display());
+        // To open a pipe would be to wait for who writes to it.
+        if !std::fs::metadata(path)?.is_file() {
+            let message = "it is not a regular file";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message).into());
         }
+        let file = File::open(path)?;
         let fingerprint = Fingerprint::of(&file)?;
         self.hashed(file, fingerprint, updates).await
     }
