@@ -144,14 +144,17 @@ impl NextTree {
 
 /// Whether an error can come from something that others have put in the place of what was seen there.
 fn may_be_a_change(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound
-            | io::ErrorKind::NotADirectory
-            | io::ErrorKind::IsADirectory
-            | io::ErrorKind::AlreadyExists
-            | io::ErrorKind::InvalidInput // Of a directory no further name can be made; who may not do a thing at all is told EACCES.
-    ) || Errno::from_io_error(error) == Some(Errno::PERM)
+    // Of a directory no further name can be made (EPERM). Who may not do a thing at all is told EACCES.
+    let is_a_directory = Errno::from_io_error(error) == Some(Errno::PERM);
+    is_a_directory
+        || matches!(
+            error.kind(),
+            io::ErrorKind::NotFound
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::IsADirectory
+                | io::ErrorKind::AlreadyExists
+                | io::ErrorKind::InvalidInput
+        )
 }
 
 /// Makes a directory with the permissions of another.
@@ -177,5 +180,18 @@ impl From<io::Error> for Adoption {
 impl From<ListingError> for Adoption {
     fn from(error: ListingError) -> Self {
         Adoption(io::Error::other(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_allowed_is_no_change_and_a_name_for_a_directory_is() {
+        let error = |errno: Errno| io::Error::from(errno);
+        assert!(may_be_a_change(&error(Errno::PERM)) && may_be_a_change(&error(Errno::NOENT)));
+        assert!(may_be_a_change(&io::ErrorKind::NotADirectory.into()));
+        assert!(!may_be_a_change(&error(Errno::ACCESS)) && !may_be_a_change(&error(Errno::IO)));
     }
 }
