@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::task::JoinSet;
+use tokio::sync::Semaphore;
 use wellspring_transport::scdp::ObjectInfo;
 
 use super::pages::{Pages, Question, SharedManifest, first_answer, lock};
@@ -44,6 +45,8 @@ pub struct Left<'a> {
     pub object: &'a ObjectInfo,
     /// Who has the object.
     pub holders: &'a dyn Holders,
+    /// Turns at reading what is there, where others read as well. Nobody has one who waits for an answer.
+    pub turns: Option<&'a Semaphore>,
 }
 
 impl Left<'_> {
@@ -105,6 +108,11 @@ impl Left<'_> {
                 let (run, size) = (run.to_vec(), self.object.transfer_len);
                 let done = run.first().copied().unwrap_or(0);
                 self.holders.looked_at(done);
+                let _turn = match self.turns {
+                    // Closed never.
+                    Some(turns) => turns.acquire().await.ok(),
+                    None => None,
+                };
                 let checked = crate::task::spawn_blocking(move || {
                     check(&part, &manifest, &run, len, size).unwrap_or_default()
                 });
@@ -260,6 +268,8 @@ pub fn without(all: &[Range<u32>], others: &[Range<u32>]) -> Vec<Range<u32>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::manifest::Manifest;
     use crate::store::{Digest, Existing, ObjectSink, hash_node};
@@ -308,8 +318,8 @@ mod tests {
         fn looked_at(&self, _: u64) {}
     }
 
-    #[test]
-    fn a_holder_that_lies_about_pages_does_not_keep_others_from_verifying_what_is_left() {
+    /// An object, its part file with all its bytes, and what keeps that.
+    fn all_left() -> (Arc<[u8]>, ObjectInfo, Arc<PartFile>, tempfile::TempDir) {
         let bytes: Arc<[u8]> = (0..16_u32 << 20).map(|i| (i ^ (i >> 9)) as u8).collect();
         let digest = Digest(*blake3::hash(&bytes).as_bytes());
         let object = ObjectInfo::in_blocks_of(1_024, bytes.len() as u64, 512, digest.tag());
@@ -321,17 +331,95 @@ mod tests {
         };
         part().write_block(0, &bytes).expect("written");
         let part = Arc::new(part());
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        runtime.expect("runtime").block_on(async {
+        (bytes, object, part, home)
+    }
+
+    fn pages_of(bytes: &[u8], object: &ObjectInfo) -> Pages {
+        let (digest, len) = (Digest(*blake3::hash(bytes).as_bytes()), bytes.len() as u64);
+        Pages::new(Manifest::new(digest, len, object.block_len), len, 2)
+    }
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("runtime")
+    }
+
+    #[test]
+    fn a_holder_that_lies_about_pages_does_not_keep_others_from_verifying_what_is_left() {
+        let (bytes, object, part, _home) = all_left();
+        runtime().block_on(async {
             let presumed = presume(&part, &object).await;
             assert_eq!(presumed, std::iter::once(0..16 << 10).collect::<Vec<_>>());
             assert!(part.commit().is_err(), "nothing of it is verified");
-            let manifest = Manifest::new(digest, bytes.len() as u64, object.block_len);
-            let mut pages = Pages::new(manifest, bytes.len() as u64, 2);
+            let mut pages = pages_of(&bytes, &object);
             let holders = OneLies(Arc::clone(&bytes));
-            let left = Left { part: &part, object: &object, holders: &holders };
+            let left = Left { part: &part, object: &object, holders: &holders, turns: None };
             assert_eq!(left.refuted(&mut pages, &presumed).await, []);
         });
         part.commit().expect("all of it is verified");
+    }
+
+    /// Two holders of an object: both answer, or neither. What they are told is counted.
+    struct Counted {
+        answers: Option<OneLies>,
+        asked: AtomicUsize,
+        looked_at: AtomicUsize,
+    }
+
+    impl Holders for Counted {
+        fn is_live(&self, share: usize) -> bool {
+            share < 2
+        }
+
+        fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            match &self.answers {
+                Some(holders) => holders.ask(question),
+                None => Box::pin(std::future::pending()),
+            }
+        }
+
+        fn looked_at(&self, _: u64) {
+            self.looked_at.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets something go on until it has come to a point, and for a while after.
+    async fn goes_on(mut future: Pin<&mut impl Future>, until: &AtomicUsize) -> bool {
+        let a_while = std::time::Duration::from_millis(100);
+        loop {
+            let is_there = until.load(Ordering::Relaxed) > 0;
+            let is_done = tokio::time::timeout(a_while, future.as_mut()).await.is_ok();
+            if is_there || is_done {
+                return !is_done;
+            }
+        }
+    }
+
+    #[test]
+    fn who_waits_for_an_answer_has_no_turn_and_who_reads_has_one() {
+        let (bytes, object, part, _home) = all_left();
+        let turns = Semaphore::new(1);
+        let holders = |answers| Counted {
+            answers,
+            asked: AtomicUsize::new(0),
+            looked_at: AtomicUsize::new(0),
+        };
+        let (silent, others) = (holders(None), holders(Some(OneLies(Arc::clone(&bytes)))));
+        let left =
+            |holders| Left { part: &part, object: &object, holders, turns: Some(&turns) };
+        runtime().block_on(async {
+            let (left, mut pages) = (left(&silent), pages_of(&bytes, &object));
+            let waits = std::pin::pin!(left.blocks(&mut pages));
+            assert!(goes_on(waits, &silent.asked).await, "nobody answers");
+            assert_eq!(turns.available_permits(), 1);
+        });
+        runtime().block_on(async {
+            let (left, mut pages) = (left(&others), pages_of(&bytes, &object));
+            let turn = turns.acquire().await.expect("open");
+            let mut reads = std::pin::pin!(left.blocks(&mut pages));
+            assert!(goes_on(reads.as_mut(), &others.looked_at).await, "it is another's turn");
+            drop(turn);
+            assert_eq!(reads.await, std::iter::once(0..16 << 10).collect::<Vec<_>>());
+        });
     }
 }

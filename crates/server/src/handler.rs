@@ -35,7 +35,7 @@ use crate::store::{Digest, FileSource, NameError, ObjectName, Store, StoreError}
 
 /// Requests at work at one time; each may wait for a disk.
 const MAX_AT_WORK: usize = 64;
-/// Part files verified at one time: each takes all processors.
+/// Part files read at one time to be verified: each takes all processors.
 const MAX_CHECKS: usize = 2;
 /// Longest block that is served or taken \[bytes\]: a block is held in memory as a whole, and so is
 /// its encoder or decoder.
@@ -73,7 +73,7 @@ pub(super) struct Handler {
     /// Tells this life of the server from others.
     pub(super) instance: u32,
     pub(super) at_work: Arc<Semaphore>,
-    /// Part files that are being verified.
+    /// Turns at reading part files to verify them.
     pub(super) checks: Semaphore,
     /// An object did not arrive, and may have left a part file.
     pub(super) has_left_parts: AtomicBool,

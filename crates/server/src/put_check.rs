@@ -66,11 +66,11 @@ impl Handler {
         crate::task::spawn(async move {
             let mut pages = taking.pages(&object);
             let held = {
-                // Closed never.
-                let _permit = handler.checks.acquire().await;
                 let putter = taking.putter(&handler.requester);
                 let holders = Offerer { putter, done, over: over.clone() };
-                Left { part: &part, object: &object, holders: &holders }.blocks(&mut pages).await
+                let turns = Some(&handler.checks);
+                let left = Left { part: &part, object: &object, holders: &holders, turns };
+                left.blocks(&mut pages).await
             };
             let is_over = *over.borrow();
             let begun = crate::task::spawn_blocking(move || {

@@ -5,6 +5,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use wellspring_tree::{Content, Cursor, Entry, Pair, compare};
 
 use super::adopt::{Adoption, make_like};
@@ -19,6 +21,9 @@ struct Cleared {
     path: String,
     below: Vec<(String, bool)>,
 }
+
+/// Removes what had a name before.
+type Remove = fn(&Path) -> io::Result<()>;
 
 impl NextTree {
     /// Gives a tree, which has taken the place of the other one, what that was given meanwhile and what was not listed.
@@ -39,7 +44,7 @@ impl NextTree {
             match pair {
                 Pair::First(_) if had.is_none() && !listed.has(path)? => {
                     any = true;
-                    self.bring(path)?;
+                    self.bring(path, None)?;
                 }
                 Pair::Second(here) => {
                     if let Some(above) = cleared.last_mut().filter(|above| above.holds(path))
@@ -57,10 +62,9 @@ impl NextTree {
                             cleared.push(Cleared { path: path.to_owned(), below: Vec::new() });
                         }
                         (Content::Directory, _) => {
-                            fs::remove_file(self.next.join(path))?;
-                            self.bring(path)?;
+                            self.bring(path, Some(|file| fs::remove_file(file)))?;
                         }
-                        _ => self.bring(path)?,
+                        _ => self.bring(path, None)?,
                     }
                 }
                 _ => {}
@@ -100,8 +104,9 @@ impl NextTree {
         }
     }
 
-    /// Brings something of the other tree here, in the place of what is older.
-    fn bring(&self, path: &str) -> io::Result<()> {
+    /// Brings something of the other tree here, in the place of what is older; if that is of another kind, it is said how
+    /// it is removed.
+    fn bring(&self, path: &str, remove: Option<Remove>) -> io::Result<()> {
         let (from, to) = (self.target.join(path), self.next.join(path));
         let name =
             to.file_name().and_then(|name| name.to_str()).ok_or(io::ErrorKind::InvalidInput)?;
@@ -109,22 +114,28 @@ impl NextTree {
         let brought = self.make_lost_parents(path).and_then(|()| {
             let kind = fs::symlink_metadata(&from)?.file_type();
             if kind.is_dir() {
-                return make_like(&from, &to);
+                let Some(remove) = remove else { return make_like(&from, &to) };
+                make_like(&from, &beside)?;
+                return replace(&beside, &to, remove);
             }
             if kind.is_symlink() {
                 std::os::unix::fs::symlink(fs::read_link(&from)?, &beside)?;
             } else {
                 fs::hard_link(&from, &beside)?;
             }
-            fs::rename(&beside, &to)
+            match remove {
+                Some(remove) => replace(&beside, &to, remove),
+                None => fs::rename(&beside, &to),
+            }
         });
         brought.or_else(|error| match error.kind() {
             // Gone by now, or it would stand in the way of what is listed.
             io::ErrorKind::NotFound
             | io::ErrorKind::AlreadyExists
             | io::ErrorKind::NotADirectory
-            | io::ErrorKind::IsADirectory => {
-                let _ = fs::remove_file(&beside);
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::DirectoryNotEmpty => {
+                let _ = fs::remove_file(&beside).or_else(|_| fs::remove_dir(&beside));
                 Ok(())
             }
             _ => Err(error),
@@ -133,17 +144,18 @@ impl NextTree {
 
     /// Brings something in the place of a directory in which nothing is but what was there.
     fn bring_instead(&self, directory: &Cleared) -> io::Result<()> {
-        let is_empty = |removed: io::Result<()>| match removed {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(true),
-        };
+        use io::ErrorKind::{DirectoryNotEmpty, NotFound};
         for (path, is_directory) in directory.below.iter().rev() {
             let path = self.next.join(path);
-            is_empty(if *is_directory { fs::remove_dir(path) } else { fs::remove_file(path) })?;
+            let removed = if *is_directory { fs::remove_dir(path) } else { fs::remove_file(path) };
+            match removed {
+                Err(error) if [NotFound, DirectoryNotEmpty].contains(&error.kind()) => {}
+                removed => removed?,
+            }
         }
-        if is_empty(fs::remove_dir(self.next.join(&directory.path)))? {
-            self.bring(&directory.path)?;
+        let is_left = fs::read_dir(self.next.join(&directory.path));
+        if is_left.is_ok_and(|mut left| left.next().is_none()) {
+            self.bring(&directory.path, Some(|directory| fs::remove_dir(directory)))?;
         }
         Ok(())
     }
@@ -170,6 +182,24 @@ impl Cleared {
     fn holds(&self, path: &str) -> bool {
         path.strip_prefix(&self.path).is_some_and(|below| below.starts_with('/'))
     }
+}
+
+/// Gives a name to what is beside, and removes what had it, which is of another kind. The name leads to one of them
+/// whenever the process is killed: without either, the next one would take it for removed by somebody.
+fn replace(beside: &Path, at: &Path, remove: Remove) -> io::Result<()> {
+    let exchange = || renameat_with(CWD, beside, CWD, at, RenameFlags::EXCHANGE);
+    match exchange() {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+            remove(at)?;
+            return fs::rename(beside, at);
+        }
+        exchanged => exchanged?,
+    }
+    remove(beside).or_else(|error| {
+        // Not what it was.
+        exchange()?;
+        Err(error)
+    })
 }
 
 /// Whether two files of one length have the same bytes.

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use wellspring_tree::{Cursor, Listing};
@@ -156,6 +157,41 @@ fn what_became_another_kind_of_thing_before_the_names_were_exchanged_is_not_lost
     let read = ["t/mine/late", "t/directory", "t/used/new"].map(|path| place.read(path));
     assert_eq!(read, ["late", "late", "new"]);
     assert_eq!(place.left(), ["t"]);
+}
+
+#[test]
+fn a_name_leads_to_the_one_thing_or_the_other_whenever_a_rescue_is_killed() {
+    let replaced = ["mine", "directory"];
+    let mut nothing = 0;
+    for _ in 0..300 {
+        let place = Place::new();
+        let (was, next) = (place.at("t"), place.next.path().to_owned());
+        fs::create_dir(next.join("directory")).expect("made");
+        place.note();
+        fs::remove_file(was.join("mine")).expect("removed");
+        fs::create_dir(was.join("mine")).expect("made");
+        fs::write(was.join("directory"), "late").expect("written");
+        place.exchange();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watch = || {
+                let mut nothing = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    nothing += replaced
+                        .iter()
+                        .filter(|name| fs::symlink_metadata(was.join(name)).is_err())
+                        .count();
+                }
+                nothing
+            };
+            let watch = scope.spawn(watch);
+            NextTree::discard(&was).expect("discarded");
+            is_over.store(true, Ordering::Relaxed);
+            nothing += watch.join().expect("watched");
+        });
+        assert!(was.join("mine").is_dir() && place.read("t/directory") == "late");
+    }
+    assert_eq!(nothing, 0, "looks at a name that led to nothing");
 }
 
 #[test]

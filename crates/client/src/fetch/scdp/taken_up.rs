@@ -133,7 +133,7 @@ impl Presumed {
         let manifest = Manifest::new(self.order.digest, size, self.object.block_len);
         let mut pages = Pages::new(manifest, size, self.addresses.len());
         let holders = Replicas { order: &self.order, addresses: &self.addresses, updates };
-        let left = Left { part: &self.part, object: &self.object, holders: &holders };
+        let left = Left { part: &self.part, object: &self.object, holders: &holders, turns: None };
         left.refuted(&mut pages, &self.blocks).await
     }
 }
