@@ -405,8 +405,7 @@ mod tests {
             looked_at: AtomicUsize::new(0),
         };
         let (silent, others) = (holders(None), holders(Some(OneLies(Arc::clone(&bytes)))));
-        let left =
-            |holders| Left { part: &part, object: &object, holders, turns: Some(&turns) };
+        let left = |holders| Left { part: &part, object: &object, holders, turns: Some(&turns) };
         runtime().block_on(async {
             let (left, mut pages) = (left(&silent), pages_of(&bytes, &object));
             let waits = std::pin::pin!(left.blocks(&mut pages));

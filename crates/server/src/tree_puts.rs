@@ -186,12 +186,26 @@ impl Handler {
             }
             TreeStep::Clear { tree } => {
                 let paths = removal(part)?;
-                let lacks = self.compare(tree, true)?.lacks;
+                let Lacks { in_the_way, surplus, .. } = self.compare(tree, true)?.lacks;
+                let in_the_way: BTreeSet<String> = in_the_way.into_iter().collect();
+                let cleared: BTreeSet<&str> = paths
+                    .iter()
+                    .map(String::as_str)
+                    .filter(|path| in_the_way.contains(*path))
+                    .collect();
+                let is_in_one = |path: &str| {
+                    path.match_indices('/').any(|(end, _)| cleared.contains(&path[..end]))
+                };
                 let (root, _stays) = self.open_place(tree)?;
                 let mut target = TreeTarget::of(root);
-                let in_the_way: BTreeSet<String> = lacks.in_the_way.into_iter().collect();
-                for path in paths.iter().filter(|path| in_the_way.contains(*path)) {
-                    target.remove(path).map_err(|error| at(path, error))?;
+                for path in surplus.iter().rev().filter(|path| is_in_one(path)) {
+                    target.remove_one(path).map_err(|error| at(path, error))?;
+                }
+                for path in cleared {
+                    // What is hidden here keeps its directory.
+                    if !target.remove_one(path).map_err(|error| at(path, error))? {
+                        return Err(StoreError::Exists(path.to_owned()));
+                    }
                 }
             }
             TreeStep::Finish { tree, existing } => self.finish_tree(tree, *existing, part)?,

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use wellspring_tree::{Content, Cursor, Entry, Listing, ListingError, Pair, compare};
 
 use super::TreeTarget;
+use super::alike::make_like;
 use super::filter::TreeFilter;
 use super::listed::Listed;
 use super::scan::{Scan, scan};
@@ -155,17 +156,6 @@ fn may_be_a_change(error: &io::Error) -> bool {
                 | io::ErrorKind::AlreadyExists
                 | io::ErrorKind::InvalidInput
         )
-}
-
-/// Makes a directory with the permissions of another.
-pub(super) fn make_like(from: &Path, to: &Path) -> io::Result<()> {
-    let like = from.symlink_metadata()?;
-    if !like.is_dir() {
-        // Something else is there by now.
-        return Err(io::ErrorKind::NotADirectory.into());
-    }
-    fs::create_dir(to)?;
-    fs::set_permissions(to, like.permissions())
 }
 
 /// The error of an adoption.

@@ -97,6 +97,22 @@ pub(super) fn set_attributes(file: BorrowedFd<'_>, attributes: Attributes<'_>) -
     Ok(())
 }
 
+/// Gives an open file the extended attributes and access control lists of another. What cannot be given is left out;
+/// returns whether that is no list of who may do what.
+pub(super) fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut has_lists = true;
+    for kept in
+        [Keeps { acls: true, ..Keeps::default() }, Keeps { xattrs: true, ..Keeps::default() }]
+    {
+        for name in names(from, kept)? {
+            let given = value(from, &name)
+                .and_then(|value| fsetxattr(to, &name[..], &value, XattrFlags::empty()));
+            has_lists &= given.is_ok() || !kept.acls;
+        }
+    }
+    Ok(has_lists)
+}
+
 /// Gives a symbolic link its owner, if that is kept.
 pub(super) fn set_link_owner(
     parent: &OwnedFd,

@@ -1,6 +1,7 @@
 //! Trees of files below a directory: walked, read in packs, and written.
 
 mod adopt;
+mod alike;
 mod attributes;
 mod doubted;
 mod doubts;
@@ -14,6 +15,7 @@ mod pack;
 mod packs;
 mod plan;
 mod plan_options;
+mod removal;
 mod rescue;
 mod scan;
 mod swap;

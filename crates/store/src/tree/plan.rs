@@ -166,6 +166,8 @@ struct Maker {
     seen: Option<BTreeSet<String>>,
     /// What is surplus with all that is below it.
     removed: Option<String>,
+    /// What is left out of the tree, and a directory here: what is below it may be of the tree, too.
+    left_out: Option<String>,
     packer: Packer,
     /// Files that are here, and may not be on the disk.
     in_doubt: u64,
@@ -238,7 +240,8 @@ impl Maker {
             hear,
         };
         let packer = Packer::new(options.pack_name_len);
-        let mut maker = Maker { options, plan, seen, removed: None, packer, in_doubt: 0 };
+        let mut maker =
+            Maker { options, plan, seen, removed: None, left_out: None, packer, in_doubt: 0 };
         maker.compare(&listing, local)?;
         if maker.in_doubt > 0 {
             tracing::warn!(
@@ -298,7 +301,8 @@ impl Maker {
 
     /// Something that the tree does not have.
     fn surplus(&mut self, here: &Entry<'_>) -> Result<(), PlanError> {
-        let below = self.removed.as_deref().is_some_and(|above| is_below(here.path, above));
+        let whole = [&self.removed, &self.left_out];
+        let below = whole.into_iter().flatten().any(|above| is_below(here.path, above));
         let nameless = here.content == Content::Skipped(SkipReason::Name);
         if self.options.delete && !below && !nameless {
             if here.content == Content::Directory && !self.plan.surplus_in_full {
@@ -324,7 +328,10 @@ impl Maker {
                 self.plan.skipped.push((path.to_owned(), reason));
             }
             (self.plan.hear)(TreeChange::Skipped(path.to_owned(), reason));
-            // What lies here under that name is not surplus.
+            // What lies here under that name is not surplus, nor what is in it.
+            if here.is_some_and(|here| here.content == Content::Directory) {
+                self.left_out = Some(path.to_owned());
+            }
             return Ok(());
         }
         if let Some(seen) = &mut self.seen
@@ -360,14 +367,10 @@ impl Maker {
         } else if here.is_some() && !is_in_doubt {
             self.plan.lacks.push_replaced(path);
         }
-        let existing = self.options.existing;
-        if let Some(target) = self.plan.writable()
-            && in_the_way
-            && self.options.delete
-        {
-            let removed = target.remove(path);
-            removed.map_err(|error| PlanError::Place(path.to_owned(), error))?;
+        if in_the_way && self.options.delete {
+            self.make_way(path)?;
         }
+        let existing = self.options.existing;
         match there.content {
             Content::Directory => {
                 if self.options.surplus_in_full {
@@ -394,6 +397,21 @@ impl Maker {
                 })
             }
             Content::Skipped(_) => Ok(()),
+        }
+    }
+
+    /// Removes a directory that is in the way of something else, unless it has what is left out of the tree.
+    fn make_way(&mut self, path: &str) -> Result<(), PlanError> {
+        let is_everything = self.options.filter.is_everything();
+        let Some(target) = self.plan.writable() else { return Ok(()) };
+        let is_gone = match is_everything {
+            true => target.remove(path).map(|()| true),
+            false => target.remove_one(path),
+        };
+        match is_gone {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(PlanError::InTheWay(path.to_owned())),
+            Err(error) => Err(PlanError::Place(path.to_owned(), error)),
         }
     }
 

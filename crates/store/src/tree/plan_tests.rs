@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use wellspring_tree::{Attributes, Content, Entry, Listing, Modified};
+use wellspring_tree::{Attributes, Content, Entry, Listing, Modified, SkipReason};
 
+use super::super::TreeFilter;
 use super::{Plan, PlanError, PlanOptions, TreeListing};
 use crate::objects::Digest;
 
@@ -83,6 +84,46 @@ fn a_directory_that_is_not_empty_makes_room_for_a_file_only_if_asked_to() {
     assert!(home.path().join("x/mine").exists());
     assert!(plan(listing, home.path(), true).is_ok());
     assert!(home.path().join("x").is_file());
+}
+
+#[test]
+fn a_directory_that_has_what_is_left_out_of_the_tree_makes_no_room() {
+    let home = tempfile::tempdir().expect("directory");
+    std::fs::create_dir(home.path().join("x")).expect("directory");
+    std::fs::write(home.path().join("x/run.log"), b"mine").expect("write");
+    let listing = raw(&[entry("x", Content::File { size: 0, digest: None })]);
+    let listing = TreeListing { bytes: Arc::new(listing), digest: Digest([0; 32]) };
+    let filter = TreeFilter::by(|path, _| !path.ends_with(".log"));
+    let options = PlanOptions { delete: true, filter, ..PlanOptions::default() };
+    let plan = || Plan::make(&options, listing.clone(), home.path(), Arc::new(|_| {}))();
+    let refused = plan().err().expect("in the way");
+    assert!(matches!(refused, PlanError::InTheWay(path) if path == "x"));
+    assert!(home.path().join("x/run.log").exists());
+    std::fs::remove_file(home.path().join("x/run.log")).expect("removed");
+    assert!(plan().is_ok() && home.path().join("x").is_file());
+}
+
+#[test]
+fn nothing_is_removed_that_is_in_what_the_tree_has_and_leaves_out() {
+    for surplus_in_full in [false, true] {
+        let home = tempfile::tempdir().expect("directory");
+        for file in ["private/inner/file", "surplus/file"] {
+            let file = home.path().join(file);
+            std::fs::create_dir_all(file.parent().expect("has one")).expect("directories");
+            std::fs::write(file, b"mine").expect("write");
+        }
+        let bytes = raw(&[entry("private", Content::Skipped(SkipReason::Unreadable))]);
+        let listing = TreeListing { bytes: Arc::new(bytes), digest: Digest([0; 32]) };
+        let options = PlanOptions { delete: true, surplus_in_full, ..PlanOptions::default() };
+        let made = Plan::make(&options, listing, home.path(), Arc::new(|_| {}))();
+        let Ok(plan) = made else { panic!("no plan") };
+        let surplus: &[&str] =
+            if surplus_in_full { &["surplus", "surplus/file"] } else { &["surplus"] };
+        assert_eq!(plan.lacks.surplus, surplus);
+        plan.finish().expect("finished");
+        assert!(home.path().join("private/inner/file").exists());
+        assert!(!home.path().join("surplus").exists());
+    }
 }
 
 proptest! {

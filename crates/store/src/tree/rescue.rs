@@ -9,7 +9,8 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use wellspring_tree::{Content, Cursor, Entry, Pair, compare};
 
-use super::adopt::{Adoption, make_like};
+use super::adopt::Adoption;
+use super::alike::make_like;
 use super::listed::Listed;
 use super::scan::{Scan, scan};
 use super::swap::{NextTree, is_gone};

@@ -12,9 +12,11 @@ use rustix::io::Errno;
 use wellspring_tree::{Content, Cursor, MAX_DEPTH};
 
 use super::TreeTarget;
+use super::alike::be_like;
 use super::filter::TreeFilter;
 use super::listed::Listed;
 use super::movable;
+use super::removal::remove_tree;
 use super::scan::{Scan, scan};
 use super::swap_note::SwapNote;
 use crate::objects::{NEXT_TREE, QUOTA_LEDGER};
@@ -128,7 +130,7 @@ impl NextTree {
             Ok(claim) => {
                 // Partly removed it must not be taken up: see there.
                 if unready.exists() {
-                    fs::remove_dir_all(&unready)?;
+                    remove_tree(&unready)?;
                 }
                 fs::rename(&tree.next, &unready)?;
                 Some(claim)
@@ -140,7 +142,7 @@ impl NextTree {
         };
         if unready.exists() {
             freed = Some(freed.unwrap_or(0) + bytes_of_its_own(&unready));
-            fs::remove_dir_all(&unready)?;
+            remove_tree(&unready)?;
         }
         Ok(freed)
     }
@@ -158,13 +160,13 @@ impl NextTree {
     /// Gives it the files of the other tree, and says whether these are all. It gets its name when it has them.
     fn fill(&self) -> io::Result<bool> {
         let unready = self.named("-unready");
-        match fs::remove_dir_all(&unready) {
+        match remove_tree(&unready) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         let is_whole = self.try_fill(&unready).inspect_err(|_| {
             // The error that matters is the first.
-            let _ = fs::remove_dir_all(&unready);
+            let _ = remove_tree(&unready);
         })?;
         fs::rename(&unready, &self.next)?;
         Ok(is_whole)
@@ -178,7 +180,7 @@ impl NextTree {
         // What the other tree was given in this life of the machine may not be on the disk either.
         note_that_files_are_written(unready)?;
         let is_whole = self.link_into(unready)?;
-        fs::set_permissions(unready, self.target.metadata()?.permissions())?;
+        be_like(&self.target, unready)?;
         Ok(is_whole)
     }
 
@@ -226,11 +228,10 @@ impl NextTree {
                 is_whole = false;
                 continue;
             }
-            let like = || -> io::Result<()> {
-                let meta = from.symlink_metadata()?;
-                let directory = File::open(to.join(path))?;
-                directory.set_permissions(meta.permissions())?;
-                directory.set_modified(meta.modified()?)
+            let like = || {
+                let to = to.join(path);
+                be_like(&from, &to)?;
+                File::open(to)?.set_modified(from.symlink_metadata()?.modified()?)
             };
             unless_gone(&from, like)?;
         }
@@ -278,7 +279,11 @@ impl NextTree {
             }
         };
         settle()?;
-        self.end_swap()?;
+        self.end_rescue()?;
+        if let Err(error) = self.remove_old() {
+            // The tree has its place. What is left is of no use, and `clean` or the next swap tries again.
+            tracing::warn!(%error, "the directory that was there before cannot be removed");
+        }
         Ok(swapped)
     }
 
@@ -309,6 +314,12 @@ impl NextTree {
 
     /// Does what is left to do in a [swap](Self::swap), of this process or of one that was killed in it.
     fn end_swap(&self) -> io::Result<()> {
+        self.end_rescue()?;
+        self.remove_old()
+    }
+
+    /// Brings over what the other tree was given in the moment of a swap; it is of no more use then.
+    fn end_rescue(&self) -> io::Result<()> {
         let (old, note) = (self.old(), self.note());
         let noted = SwapNote::read(&note)?.filter(|noted| noted.has_happened(&self.target));
         if noted.is_some() && !old.exists() && self.next.exists() {
@@ -334,16 +345,22 @@ impl NextTree {
             let _ = fs::hard_link(old.join(QUOTA_LEDGER), self.target.join(QUOTA_LEDGER));
         }
         // First: of a tree that is partly removed nothing is to be brought over.
-        remove_if_there(&note)?;
+        remove_if_there(&note)
+    }
+
+    fn remove_old(&self) -> io::Result<()> {
+        let old = self.old();
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", old.display()));
         for _ in 1..ATTEMPTS {
-            match fs::remove_dir_all(&old) {
+            match remove_tree(&old) {
                 // Somebody who has it open makes things in it.
                 Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-                removed => return removed,
+                removed => return removed.map_err(named),
             }
         }
-        fs::remove_dir_all(&old)
+        remove_tree(&old).map_err(named)
     }
 }
 

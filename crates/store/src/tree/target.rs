@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, chmodat, fstat, mkdirat, openat, statat,
-    symlinkat, unlinkat, utimensat,
+    AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, chmodat, fchmod, fstat, mkdirat, openat,
+    statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use wellspring_tree::{MAX_DEPTH, Modified};
@@ -106,7 +106,7 @@ impl TreeTarget {
                 other => other?,
             }
             // Whatever the umask.
-            chmodat(&parent, name, mode, AtFlags::empty())?;
+            set_mode(&parent, name, mode)?;
             made.push(directory.to_owned());
         }
         Ok(made)
@@ -379,7 +379,7 @@ impl TreeTarget {
             set_attributes(file.as_fd(), attributes)?;
         }
         if found.st_mode & 0o7777 != RawMode::from(meta.mode) {
-            chmodat(&parent, name, Mode::from_raw_mode(meta.mode.into()), AtFlags::empty())?;
+            set_mode(&parent, name, Mode::from_raw_mode(meta.mode.into()))?;
         }
         Ok(utimensat(&parent, name, &times_of(meta.modified), AtFlags::SYMLINK_NOFOLLOW)?)
     }
@@ -412,6 +412,16 @@ impl TreeTarget {
         let Some((parent, name)) = self.parent_if_there(path)? else { return Ok(()) };
         self.parent.1 = None;
         Ok(remove_at(&parent, name, MAX_DEPTH)?)
+    }
+}
+
+/// Gives a file or a directory its permissions. What is a link by now leads to nothing: a name may be exchanged at any
+/// time by whoever owns the directory.
+fn set_mode(parent: &OwnedFd, name: &str, mode: Mode) -> Result<(), Errno> {
+    match openat(parent, name, READ, Mode::empty()) {
+        // Who may not read a file may yet own it. Root, who could be led astray, may read all.
+        Err(Errno::ACCESS) => chmodat(parent, name, mode, AtFlags::empty()),
+        file => fchmod(file?, mode),
     }
 }
 

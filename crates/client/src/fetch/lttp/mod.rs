@@ -98,7 +98,8 @@ async fn missing(
         let addresses = servers.iter().map(|server| (server.index, server.address)).collect();
         let holders = Replicas { order, addresses: &addresses, updates: &options.updates };
         let object = ObjectInfo::in_blocks_of(node_len(size), size, 1, 0);
-        let there = Left { part, object: &object, holders: &holders, turns: None }.blocks(pages).await;
+        let there =
+            Left { part, object: &object, holders: &holders, turns: None }.blocks(pages).await;
         for run in there {
             let start = u64::from(run.start) * object.block_len;
             missing.push(at..start);

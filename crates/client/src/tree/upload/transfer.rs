@@ -192,7 +192,9 @@ impl<'a> Upload<'a> {
                 let examples = replaced_examples.clone();
                 return Err(TreeError::Occupied { host, count: *replaced, examples });
             }
-            let removes = self.options.tree.delete && self.options.overwrite;
+            // What is left out of the tree may be in it.
+            let is_everything = self.options.tree.filter.is_everything();
+            let removes = self.options.tree.delete && self.options.overwrite && is_everything;
             if let (Some(path), false) = (in_the_way.first(), removes) {
                 return Err(TreeError::DirectoryThere { host, path: path.clone() });
             }
