@@ -37,6 +37,8 @@ const HELLO_EVERY: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_millis(500);
 /// Memory of the ring that multicast is watched through \[bytes\].
 const RING: usize = 2 << 20;
+/// Groups that one socket joins, at most: Linux allows 20 of IPv4 unless told otherwise.
+const MEMBERSHIPS: usize = 16;
 /// Longest packet taken from the local network \[bytes\].
 const LONGEST: usize = 65_536;
 
@@ -285,13 +287,11 @@ impl Multicast {
         let lan = Interface::find(&config.lan)?;
         let lan = lan.ok_or_else(|| io::Error::other("the local interface is gone"))?;
         // A socket joins groups of its own IP version.
+        let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) =
+            config.multicast.iter().copied().partition(IpAddr::is_ipv4);
         let mut members = Vec::new();
-        for (domain, v4) in [(Domain::IPV4, true), (Domain::IPV6, false)] {
-            let mut groups =
-                config.multicast.iter().filter(|group| group.is_ipv4() == v4).peekable();
-            if groups.peek().is_none() {
-                continue;
-            }
+        for groups in v4.chunks(MEMBERSHIPS).chain(v6.chunks(MEMBERSHIPS)) {
+            let domain = if groups[0].is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
             let member = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
             for group in groups {
                 match group {
