@@ -12,13 +12,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
-use wellspring_core::{Duration as Span, Time};
+use wellspring_core::Duration as Span;
 use wellspring_maelstrom::{
     Batch, BundleCounters, Bundler, SessionId, Unbundler, Volatile, restore,
 };
 
 use crate::addresses::Addresses;
 use crate::capture::Capture;
+use crate::clock::Clock;
 use crate::filter;
 use crate::inject::{LocalSocket, destination, source};
 use crate::interface::Interface;
@@ -36,6 +37,8 @@ const HELLO_EVERY: Duration = Duration::from_millis(100);
 const SILENCE: Duration = Duration::from_millis(500);
 /// Memory of the ring that multicast is watched through \[bytes\].
 const RING: usize = 2 << 20;
+/// Groups that one socket joins, at most: Linux allows 20 of IPv4 unless told otherwise.
+const MEMBERSHIPS: usize = 16;
 /// Longest packet taken from the local network \[bytes\].
 const LONGEST: usize = 65_536;
 
@@ -106,7 +109,7 @@ struct Work {
     groups: Vec<IpAddr>,
     out: Batch,
     into: Batch,
-    begin: Instant,
+    clock: Clock,
     heard: Option<Instant>,
     refused: u64,
 }
@@ -163,7 +166,7 @@ impl Work {
             groups: config.multicast.clone(),
             out: Batch::new(),
             into: Batch::new(),
-            begin: Instant::now(),
+            clock: Clock::starting_at(Instant::now()),
             heard: None,
             refused: 0,
         })
@@ -172,14 +175,14 @@ impl Work {
     fn run(mut self, stop: &AtomicBool, shared: &Mutex<AggregationStatus>) {
         sys::wake_exactly();
         let mut packet = vec![0; LONGEST];
-        let mut hello_at = self.begin;
+        let mut hello_at = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let now = Instant::now();
             // First: where this process had to wait for a core, the peer has not been silent, but unheard.
             self.take_bundles(now, &mut packet);
             self.take_small(&mut packet);
             self.take_multicast();
-            self.bundler.handle_timeout(self.time(), &mut self.out);
+            self.bundler.handle_timeout(self.clock.now(), &mut self.out);
             if now >= hello_at {
                 hello_at = now + HELLO_EVERY;
                 self.bundler.hello(&mut self.out);
@@ -195,10 +198,6 @@ impl Work {
         }
     }
 
-    fn time(&self) -> Time {
-        Time::ZERO + Span::from_nanos(self.begin.elapsed().as_nanos() as u64)
-    }
-
     /// Takes small packets only while the peer unpacks them at the other end.
     fn follow(&mut self, now: Instant) {
         let there = self.heard.is_some_and(|heard| now - heard < SILENCE);
@@ -210,7 +209,7 @@ impl Work {
     }
 
     fn take_small(&mut self, packet: &mut [u8]) {
-        let now = self.time();
+        let now = self.clock.now();
         let Some(tun) = &mut self.tun else { return };
         for _ in 0..ROUND {
             let Some(len) = tun.read(packet) else { break };
@@ -222,7 +221,7 @@ impl Work {
     }
 
     fn take_multicast(&mut self) {
-        let now = self.time();
+        let now = self.clock.now();
         let Some(multicast) = &mut self.multicast else { return };
         for _ in 0..ROUND {
             let Some(packet) = multicast.capture.next() else { break };
@@ -260,7 +259,7 @@ impl Work {
 
     fn wait(&self, at_most: Duration) {
         let due = self.bundler.poll_timeout().map_or(WAIT, |due| {
-            let now = self.time();
+            let now = self.clock.now();
             if now.has_reached(due) {
                 Duration::ZERO
             } else {
@@ -288,13 +287,11 @@ impl Multicast {
         let lan = Interface::find(&config.lan)?;
         let lan = lan.ok_or_else(|| io::Error::other("the local interface is gone"))?;
         // A socket joins groups of its own IP version.
+        let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) =
+            config.multicast.iter().copied().partition(IpAddr::is_ipv4);
         let mut members = Vec::new();
-        for (domain, v4) in [(Domain::IPV4, true), (Domain::IPV6, false)] {
-            let mut groups =
-                config.multicast.iter().filter(|group| group.is_ipv4() == v4).peekable();
-            if groups.peek().is_none() {
-                continue;
-            }
+        for groups in v4.chunks(MEMBERSHIPS).chain(v6.chunks(MEMBERSHIPS)) {
+            let domain = if groups[0].is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
             let member = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
             for group in groups {
                 match group {

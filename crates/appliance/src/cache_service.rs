@@ -13,9 +13,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use wellspring_core::{Duration as Span, Time};
+use wellspring_core::Duration as Span;
 use wellspring_maelstrom::{Batch, CacheCounters, PacketCache, Wanted};
 
+use crate::clock::Clock;
 use crate::inject::LocalSocket;
 
 /// Longest question \[bytes\].
@@ -29,7 +30,7 @@ const LOOK_UP: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub(crate) struct SharedCache {
     cache: Arc<Mutex<PacketCache>>,
-    begin: Instant,
+    clock: Clock,
 }
 
 impl SharedCache {
@@ -37,22 +38,18 @@ impl SharedCache {
         let age = Span::from_nanos(age.as_nanos() as u64);
         SharedCache {
             cache: Arc::new(Mutex::new(PacketCache::new(bytes, age))),
-            begin: Instant::now(),
+            clock: Clock::starting_at(Instant::now()),
         }
     }
 
     /// Keeps a packet that goes to a local host.
     pub(crate) fn keep(&self, packet: &[u8]) {
-        let now = self.now();
+        let now = self.clock.now();
         self.cache().keep(now, packet);
     }
 
     pub(crate) fn counters(&self) -> CacheCounters {
         *self.cache().counters()
-    }
-
-    fn now(&self) -> Time {
-        Time::ZERO + Span::from_nanos(self.begin.elapsed().as_nanos() as u64)
     }
 
     fn cache(&self) -> MutexGuard<'_, PacketCache> {
@@ -63,7 +60,7 @@ impl SharedCache {
     fn answer(&self, requester: SocketAddr, question: &[u8], out: &mut Batch) -> Value {
         match wanted(requester, question) {
             Some(wanted) => {
-                let now = self.now();
+                let now = self.clock.now();
                 let resent = self.cache().find(now, &wanted, MOST, |packet| out.push(packet));
                 json!({ "resent": resent })
             }

@@ -6,11 +6,12 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use wellspring_core::{Duration as Span, Time};
+use wellspring_core::Duration as Span;
 use wellspring_maelstrom::{
     Failover, FailoverConfig, FailoverCounters, MAX_HELLO_LEN, Partitions, SessionId,
 };
 
+use crate::clock::Clock;
 use crate::failover_peers::FailoverPeers;
 use crate::setup::{Config, SetupError};
 use crate::sys;
@@ -23,7 +24,7 @@ const LOAD_EVERY: Duration = Duration::from_millis(500);
 /// Which partitions are to be protected here, now.
 pub(crate) struct FailoverService {
     partitions: u8,
-    begin: Instant,
+    clock: Clock,
     shared: Option<Shared>,
 }
 
@@ -72,17 +73,17 @@ impl FailoverStatus {
 impl FailoverService {
     /// With the other appliances that the configuration names, or alone.
     pub(crate) fn new(config: &Config, session: SessionId) -> Result<Self, SetupError> {
-        let begin = Instant::now();
+        let clock = Clock::starting_at(Instant::now());
         let shared = config.failover.as_ref().map(|peers| {
-            Shared::new(config, peers, session)
+            Shared::new(config, peers, session, clock)
                 .map_err(|error| SetupError::System("the socket towards the failover peers", error))
         });
-        Ok(FailoverService { partitions: config.partitions, begin, shared: shared.transpose()? })
+        Ok(FailoverService { partitions: config.partitions, clock, shared: shared.transpose()? })
     }
 
     /// Hears what the others say.
     pub(crate) fn hear(&mut self) {
-        let time = time(self.begin);
+        let time = self.clock.now();
         let Some(Shared { socket, addresses, failover, .. }) = &mut self.shared else { return };
         let mut bytes = [0; MAX_HELLO_LEN + 1];
         for _ in 0..ROUND {
@@ -102,7 +103,7 @@ impl FailoverService {
 
     /// Says what is due, once these partitions are protected here, the newest by a session that started then.
     pub(crate) fn speak(&mut self, running: Partitions, newest_session: u64) {
-        let time = time(self.begin);
+        let time = self.clock.now();
         let Some(shared) = &mut self.shared else { return };
         shared.failover.on_running(time, running, newest_session);
         let mut hello = Vec::new();
@@ -133,7 +134,7 @@ impl FailoverService {
             return std::thread::sleep(at_most);
         };
         let due = failover.poll_timeout();
-        let now = time(self.begin);
+        let now = self.clock.now();
         let due = if now.has_reached(due) { Duration::ZERO } else { nanos(due.since(now)) };
         sys::wait_readable(socket.as_fd(), due.clamp(Duration::from_millis(1), at_most));
     }
@@ -184,7 +185,12 @@ impl FailoverService {
 }
 
 impl Shared {
-    fn new(config: &Config, peers: &FailoverPeers, session: SessionId) -> io::Result<Self> {
+    fn new(
+        config: &Config,
+        peers: &FailoverPeers,
+        session: SessionId,
+        clock: Clock,
+    ) -> io::Result<Self> {
         let socket = UdpSocket::bind(peers.listen)?;
         socket.set_nonblocking(true)?;
         let addresses = peers.all();
@@ -203,7 +209,7 @@ impl Shared {
             IpAddr::V4(address) => address.octets().to_vec(),
             IpAddr::V6(address) => address.octets().to_vec(),
         };
-        let failover = Failover::new(&config.key, &site, session, failover, Time::ZERO);
+        let failover = Failover::new(&config.key, &site, session, failover, clock.now());
         Ok(Shared { socket, addresses, number, failover, meters: BTreeMap::new() })
     }
 
@@ -217,10 +223,6 @@ impl Shared {
             let _ = self.socket.send_to(hello, address);
         }
     }
-}
-
-fn time(begin: Instant) -> Time {
-    Time::ZERO + Span::from_nanos(begin.elapsed().as_nanos() as u64)
 }
 
 fn nanos(span: Span) -> Duration {

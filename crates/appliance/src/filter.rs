@@ -24,6 +24,8 @@ const MODULO: u16 = 0x94;
 const EQUAL: u16 = 0x15;
 const AT_LEAST: u16 = 0x35;
 const ANY_BIT: u16 = 0x45;
+/// Goes on so many instructions further.
+const ALWAYS: u16 = 0x05;
 const RETURN: u16 = 0x06;
 /// `SKF_AD_OFF + SKF_AD_PKTTYPE`: which way the packet goes.
 const PACKET_TYPE_AT: u32 = (-0x1000_i32 + 4) as u32;
@@ -40,25 +42,28 @@ pub(crate) fn nothing() -> Vec<Instruction> {
     vec![instruction(RETURN, 0)]
 }
 
-/// Takes UDP that comes for one of these groups.
+/// Groups that a program holds, at most: fewer than fill the memory that the kernel has for a socket's options.
+pub(crate) const MAX_GROUPS: usize = 64;
+
+/// Takes UDP that comes for one of these groups, [`MAX_GROUPS`] at most.
 pub(crate) fn groups(groups: &[IpAddr]) -> Vec<Instruction> {
     let mut code = Assembler::default();
-    let [ipv4, ipv6, ours, other] = [(); 4].map(|()| code.label());
+    let [not_ipv4, not_ipv6, ours, other] = [(); 4].map(|()| code.label());
     code.push(LOAD_WORD, PACKET_TYPE_AT);
-    code.jump(EQUAL, u32::from(libc::PACKET_MULTICAST), None, Some(other));
+    code.unless_equal(u32::from(libc::PACKET_MULTICAST), other);
     code.push(LOAD_BYTE, 0);
     code.push(SHIFT_RIGHT, 4);
-    code.jump(EQUAL, 4, Some(ipv4), None);
-    code.jump(EQUAL, 6, Some(ipv6), Some(other));
-    for (label, version, protocol_at) in [(ipv4, 4, 9), (ipv6, 6, 6)] {
-        code.place(label);
+    for (next, version, protocol_at) in [(not_ipv4, 4, 9), (not_ipv6, 6, 6)] {
+        code.unless_equal(version.into(), next);
         code.push(LOAD_BYTE, protocol_at);
-        code.jump(EQUAL, UDP, None, Some(other));
+        code.unless_equal(UDP, other);
         for &group in groups {
             if_address(&mut code, version, At::Destination, group, ours);
         }
         code.always(other);
+        code.place(next);
     }
+    code.always(other);
     code.place(ours);
     code.push(RETURN, ALL);
     code.place(other);
@@ -213,7 +218,7 @@ fn if_address(code: &mut Assembler, version: u8, at: At, address: IpAddr, then: 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Label(usize);
 
-/// Writes programs with labels. Jumps go forward, and not further than 255 instructions.
+/// Writes programs with labels. Jumps go forward; those with a condition not further than 255 instructions.
 #[derive(Default)]
 struct Assembler {
     code: Vec<(Instruction, [Option<Label>; 2])>,
@@ -241,7 +246,15 @@ impl Assembler {
     }
 
     fn always(&mut self, to: Label) {
-        self.jump(EQUAL, 0, Some(to), Some(to));
+        self.jump(ALWAYS, 0, Some(to), None);
+    }
+
+    /// However far it is, goes there unless what was computed is that.
+    fn unless_equal(&mut self, k: u32, to: Label) {
+        let equal = self.label();
+        self.jump(EQUAL, k, Some(equal), None);
+        self.always(to);
+        self.place(equal);
     }
 
     /// Takes the packet if what was computed is that, else not.
@@ -255,12 +268,15 @@ impl Assembler {
 
     fn finish(self) -> Vec<Instruction> {
         let places = self.places;
-        let far = |at: usize, to: Option<Label>| {
-            let far = to.map_or(0, |to| places[to.0] - at - 1);
-            u8::try_from(far).expect("programs are shorter than a jump can be")
+        let far = |at: usize, to: Option<Label>| to.map_or(0, |to| places[to.0] - at - 1);
+        let near = |at: usize, to: Option<Label>| {
+            u8::try_from(far(at, to)).expect("what is decided on is shorter than a jump can be")
         };
         let resolve = |(at, (code, [yes, no])): (usize, (Instruction, [Option<Label>; 2]))| {
-            Instruction { jt: far(at, yes), jf: far(at, no), ..code }
+            if code.code == ALWAYS {
+                return Instruction { k: far(at, yes) as u32, ..code };
+            }
+            Instruction { jt: near(at, yes), jf: near(at, no), ..code }
         };
         self.code.into_iter().enumerate().map(resolve).collect()
     }
@@ -352,6 +368,54 @@ mod tests {
         assert!(counts.iter().all(|count| (35..=65).contains(count)), "{counts:?}");
         for nothing in [&[][..], &[0x45], &[0x10; 60], &[0x45; 19]] {
             assert_eq!(partition(&filters, nothing), None);
+        }
+    }
+
+    /// What a program that takes groups says of a multicast packet; the kernel's sockets that a test can have see none.
+    fn takes_multicast(program: &[Instruction], packet: &[u8]) -> bool {
+        let (mut value, mut at) = (0, 0);
+        loop {
+            let Instruction { code, jt, jf, k } = program[at];
+            let bytes = |len: usize| {
+                packet[k as usize..][..len].iter().fold(0, |n, &b| n << 8 | u32::from(b))
+            };
+            at += 1;
+            match code {
+                LOAD_WORD if k == PACKET_TYPE_AT => value = u32::from(libc::PACKET_MULTICAST),
+                LOAD_WORD => value = bytes(4),
+                LOAD_BYTE => value = bytes(1),
+                SHIFT_RIGHT => value >>= k,
+                EQUAL => at += usize::from(if value == k { jt } else { jf }),
+                ALWAYS => at += k as usize,
+                RETURN => return k > 0,
+                other => panic!("{other:#x} is not among them"),
+            }
+        }
+    }
+
+    #[test]
+    fn as_many_groups_as_there_may_be_are_taken_and_no_others() {
+        let group = |v4: bool, n: usize| {
+            if v4 { format!("239.1.2.{n}") } else { format!("ff05::1:2:{n:x}") }
+        };
+        for v4 in [0, MAX_GROUPS / 2, MAX_GROUPS] {
+            let all: Vec<String> = (0..MAX_GROUPS).map(|n| group(n < v4, n)).collect();
+            let all: Vec<IpAddr> = all.iter().map(|g| g.parse().expect("an address")).collect();
+            let program = groups(&all);
+            let (_, to) = UnixDatagram::pair().expect("sockets");
+            crate::sys::attach_filter(to.as_fd(), &program).expect("a program it accepts");
+            for n in 0..MAX_GROUPS {
+                let from = if n < v4 { "10.1.0.1" } else { "fd00::1" };
+                let there = |protocol| packet(from, &group(n < v4, n), protocol, 5_000);
+                assert!(takes_multicast(&program, &there(17)), "{n} of {v4}");
+                assert!(!takes_multicast(&program, &there(6)));
+            }
+            let beside = [("10.1.0.1", "239.1.2.250"), ("fd00::1", "ff05::1:2:fa")];
+            assert!(
+                beside
+                    .iter()
+                    .all(|(from, to)| !takes_multicast(&program, &packet(from, to, 17, 1)))
+            );
         }
     }
 

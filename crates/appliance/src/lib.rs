@@ -17,6 +17,7 @@ mod appliance;
 mod cache_service;
 mod capture;
 mod clamp;
+mod clock;
 mod commands;
 mod control;
 mod engine;

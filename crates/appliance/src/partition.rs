@@ -13,6 +13,7 @@ use wellspring_maelstrom::{ReceiveSide, SendSide, SessionId};
 use crate::addresses::Addresses;
 use crate::cache_service::SharedCache;
 use crate::capture::Capture;
+use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::filter::PartitionFilter;
 use crate::inject::{LocalSocket, PeerSocket};
@@ -133,12 +134,13 @@ impl Partition {
     ) -> PartitionStatus {
         sys::wake_exactly();
         let begin = Instant::now();
+        let clock = Clock::starting_at(begin);
         // The first report at once: the peer hears of this session, and this end which sessions the peer hears.
         let (mut report_at, mut status_at) = (begin, begin);
         let mut busy = false;
         while !stop.load(Ordering::Relaxed) {
             let now = Instant::now();
-            let time = Time::ZERO + Span::from_nanos((now - begin).as_nanos() as u64);
+            let time = clock.at(now);
             let seen = self.look(now, time);
             self.engine.handle_timeout(time);
             if now >= report_at || self.engine.receive.report_is_urgent(time) {
@@ -171,8 +173,7 @@ impl Partition {
             busy = seen > 0;
         }
         // Recovered packets that wait still leave, and so do delayed repairs.
-        let end = Span::from_nanos(begin.elapsed().as_nanos() as u64) + self.hold;
-        self.engine.handle_timeout(Time::ZERO + end);
+        self.engine.handle_timeout(clock.now() + self.hold);
         self.engine.peer.send(&mut self.engine.repairs);
         self.capture.count_drops();
         self.engine.status(self.capture.drops())

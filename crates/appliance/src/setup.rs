@@ -14,6 +14,7 @@ use wellspring_maelstrom::{
 };
 
 use crate::failover_peers::{FailoverError, FailoverPeers};
+use crate::filter::MAX_GROUPS;
 use crate::interface::{Interface, forwarding, networks};
 
 /// The UDP port of appliances.
@@ -171,6 +172,8 @@ pub enum SetupError {
         /// The port of the first.
         port: u16,
     },
+    /// Too many multicast groups.
+    Groups(usize),
     /// The site's appliances cannot share its partitions.
     Failover(FailoverError),
     /// Split mode needs to know which connections are for the other site.
@@ -273,6 +276,10 @@ impl fmt::Display for SetupError {
                 "{got} partitions from UDP port {port}: 1 to {MAX_PARTITIONS}, each with a port of \
                  its own up to 65535"
             ),
+            SetupError::Groups(got) => write!(
+                f,
+                "{got} multicast groups: {MAX_GROUPS} at most; leave out some --multicast"
+            ),
             SetupError::Failover(error) => error.fmt(f),
             SetupError::SplitWithoutRemote => f.write_str(
                 "split mode without --remote would end all connections here: name the addresses \
@@ -350,6 +357,7 @@ pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
     if !(1..=MAX_PARTITIONS).contains(&got) || port.checked_add(u16::from(got) - 1).is_none() {
         return Err(SetupError::Partitions { got, port });
     }
+    check_groups(&config.multicast)?;
     if let Some(peers) = &config.failover {
         peers.check().map_err(SetupError::Failover)?;
     }
@@ -406,6 +414,10 @@ fn plan_of(rates: &[u8], wan: usize, lan: usize, ipv6: bool) -> Result<(u8, MtuP
     fitting.map_or_else(|| MtuPlan::new(wan, ipv6, *last).map(|plan| (*last, plan)), Ok)
 }
 
+fn check_groups(groups: &[IpAddr]) -> Result<(), SetupError> {
+    if groups.len() > MAX_GROUPS { Err(SetupError::Groups(groups.len())) } else { Ok(()) }
+}
+
 /// Refuses addresses of the local network where those of the other end are meant.
 fn check_addresses(config: &Config, lan: &[IpNet]) -> Result<(), SetupError> {
     let peer = config.peer.ip();
@@ -459,6 +471,14 @@ mod tests {
         assert_eq!((last, plan.longest), (8, 1_340));
         assert!(plan.check(1_500).is_err());
         assert_eq!(adaptive_rates(4), [4, 4]);
+    }
+
+    #[test]
+    fn more_groups_than_a_filter_holds_are_refused() {
+        let group = IpAddr::from([239, 1, 2, 3]);
+        assert!(check_groups(&[group; MAX_GROUPS]).is_ok());
+        let refused = check_groups(&[group; MAX_GROUPS + 1]).expect_err("refused").to_string();
+        assert!(refused.contains("65 multicast groups: 64 at most"), "{refused}");
     }
 
     #[test]

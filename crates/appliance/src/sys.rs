@@ -11,7 +11,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -131,6 +131,39 @@ pub(crate) fn ring_drops(fd: BorrowedFd<'_>) -> u64 {
         )
     };
     if result == 0 { u64::from(stats.tp_drops) } else { 0 }
+}
+
+/// What a TCP connection has heard of its other end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TcpHeard {
+    /// Probes, of an idle connection or a window of zero, that were not answered.
+    pub probes: u8,
+    /// Since data was sent last, again or for the first time.
+    pub since_sent: Duration,
+    /// Since an acknowledgement came.
+    pub since_heard: Duration,
+}
+
+/// What a TCP socket has heard of its other end; none if it is no such socket.
+pub(crate) fn tcp_heard(fd: RawFd) -> Option<TcpHeard> {
+    // SAFETY: plain data, for which zeros are valid.
+    let mut info: libc::tcp_info = unsafe { MaybeUninit::zeroed().assume_init() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into the structure, whatever the descriptor is.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            ptr::from_mut(&mut info).cast(),
+            &raw mut len,
+        )
+    };
+    (result == 0).then(|| TcpHeard {
+        probes: info.tcpi_probes,
+        since_sent: Duration::from_millis(info.tcpi_last_data_sent.into()),
+        since_heard: Duration::from_millis(info.tcpi_last_ack_recv.into()),
+    })
 }
 
 /// A packet in a ring.

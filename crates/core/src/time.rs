@@ -167,6 +167,12 @@ impl Time {
         let rest = instants.min_by_key(|at| at.picos_after(origin));
         Some(rest.map_or(first, |rest| first.earlier_of(rest)))
     }
+    /// The instant so many nanoseconds later, over as many turns of the circle as it takes: what a clock shows that long
+    /// after it was set.
+    #[must_use]
+    pub const fn plus_nanos(self, nanos: u64) -> Time {
+        Time(self.0.wrapping_add(nanos.wrapping_mul(PICOS_PER_NANO)))
+    }
     /// The way from `origin` to `self` with the clock \[ps\], at most one turn of 213 days.
     ///
     /// For one `origin` this is a total order: the sort key of heaps and maps. It is the order in
@@ -220,6 +226,18 @@ mod tests {
         assert_eq!(before.earlier_of(after), before);
         assert_eq!(Time::earliest([after, before, after]), Some(before));
         assert_eq!(Time::earliest([]), None);
+    }
+
+    #[test]
+    fn a_clock_goes_on_after_half_a_turn_and_after_many() {
+        let day = 86_400 * 1_000_000_000;
+        for days in 0..1_000 {
+            let now = Time::ZERO.plus_nanos(days * day);
+            assert_eq!(
+                Time::ZERO.plus_nanos((days + 1) * day).since(now),
+                Duration::from_nanos(day)
+            );
+        }
     }
 
     #[test]

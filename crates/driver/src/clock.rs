@@ -27,9 +27,8 @@ impl Clock {
     }
 
     pub(crate) fn now(&self) -> Time {
-        // Nanoseconds last 584 years; their picoseconds go round the circle as they should.
-        let nanos = now().duration_since(self.epoch).as_nanos() as u64;
-        Time::from_picos(self.start.as_picos().wrapping_add(nanos.wrapping_mul(1_000)))
+        // Nanoseconds last 584 years.
+        self.start.plus_nanos(now().duration_since(self.epoch).as_nanos() as u64)
     }
 }
 

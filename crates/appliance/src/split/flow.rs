@@ -58,7 +58,12 @@ pub(super) async fn there(
 /// Relays connections of the other site's hosts, one after the other, as long as the trunk holds.
 pub(super) async fn serve(shared: Arc<Shared>, mut trunk: Trunk) {
     loop {
-        let Ok(frame) = trunk.reader.next().await else { return };
+        let watch = trunk.watch();
+        let frame = tokio::select! {
+            frame = trunk.reader.next() => frame,
+            () = watch.gone() => return,
+        };
+        let Ok(frame) = frame else { return };
         let Some((from, to)) = pool::opened(frame) else { return };
         let Ok(_permit) = Arc::clone(&shared.permits).try_acquire_owned() else { return };
         if !shared.may_open(from, to) {
@@ -96,16 +101,23 @@ async fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Relays until both ways have ended in order.
-async fn relay(
+pub(super) async fn relay(
     mut stream: TcpStream,
     trunk: &mut Trunk,
     counters: &SplitCounters,
 ) -> io::Result<()> {
     let (reader, writer) = stream.split();
-    tokio::try_join!(
-        up(reader, &mut trunk.writer, &counters.sent_bytes),
-        down(&mut trunk.reader, writer, &counters.received_bytes),
-    )?;
+    let watch = trunk.watch();
+    let both = async {
+        tokio::try_join!(
+            up(reader, &mut trunk.writer, &counters.sent_bytes),
+            down(&mut trunk.reader, writer, &counters.received_bytes),
+        )
+    };
+    tokio::select! {
+        relayed = both => relayed?,
+        () = watch.gone() => return Err(io::ErrorKind::TimedOut.into()),
+    };
     // What the host has not acknowledged yet must still reach it.
     SockRef::from(&stream).set_linger(None)
 }

@@ -13,6 +13,8 @@ mod flow;
 mod pool;
 mod rules;
 mod sockets;
+#[cfg(test)]
+mod tests;
 
 use std::future::Future;
 use std::io;
@@ -29,7 +31,7 @@ use crate::commands::has_ipv6;
 use crate::setup::{Config, SetupError, SplitConfig};
 pub use counters::SplitCounters;
 use flow::Shared;
-use pool::{AGAIN, Pool, TrunkConfig};
+use pool::{AGAIN, PATIENCE, Pool, TrunkConfig};
 use rules::Rules;
 use sockets::{files_allowed, transparent_listener};
 
@@ -72,6 +74,7 @@ impl Split {
             peer: config.peer,
             segment: longest.saturating_sub(header) as u32,
             buffer: split.buffer,
+            patience: PATIENCE,
         };
         let shared = Arc::new(Shared {
             remote: config.remote.clone(),

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use wellspring_maelstrom::{
 };
 
 use super::counters::SplitCounters;
+use crate::sys::{self, TcpHeard};
 
 /// How long a host or the other appliance may take to answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,12 +30,49 @@ const READY: usize = 4;
 const KEPT: usize = 32;
 /// Silence after which a trunk's other end is asked whether it is there, and how often.
 const ASK_AFTER: Duration = Duration::from_secs(2);
-const ASKED: u32 = 3;
+const ASKED: u32 = 4;
+/// Probes of a closed window in a row that a trunk's other end may leave unanswered: they get ever rarer.
+const PROBES: u8 = 3;
 
 /// An authenticated connection with the other appliance.
 pub(crate) struct Trunk {
     pub reader: TrunkReader,
     pub writer: TrunkWriter,
+    patience: Duration,
+}
+
+impl Trunk {
+    /// What sees whether the other end is gone while the trunk is read and written.
+    pub(crate) fn watch(&self) -> TrunkWatch {
+        TrunkWatch { fd: self.writer.half.as_ref().as_raw_fd(), patience: self.patience }
+    }
+}
+
+/// Sees whether the other end of a trunk that is open is gone. The kernel's `TCP_USER_TIMEOUT` would end as well the
+/// connection of one that is there and does not read.
+#[derive(Clone, Copy)]
+pub(crate) struct TrunkWatch {
+    fd: RawFd,
+    patience: Duration,
+}
+
+impl TrunkWatch {
+    /// Until it is gone.
+    pub(crate) async fn gone(self) {
+        while !self.is_gone() {
+            tokio::time::sleep(self.patience / 4).await;
+        }
+    }
+
+    /// Whether it has not answered for too long, neither to data nor to probes of its window.
+    pub(crate) fn is_gone(self) -> bool {
+        let Some(TcpHeard { probes, since_sent, since_heard }) = sys::tcp_heard(self.fd) else {
+            return false;
+        };
+        // What was sent just now may still be answered.
+        let owes = since_sent < since_heard && since_sent >= self.patience / 4;
+        since_heard >= self.patience && (owes || probes >= PROBES)
+    }
 }
 
 pub(crate) struct TrunkReader {
@@ -52,6 +91,12 @@ pub(crate) struct TrunkWriter {
 }
 
 impl TrunkWriter {
+    /// Its socket.
+    #[cfg(test)]
+    pub(super) fn stream(&self) -> &TcpStream {
+        self.half.as_ref()
+    }
+
     pub(crate) async fn send(&mut self, frame: &TrunkFrame<'_>) -> io::Result<()> {
         self.bytes.clear();
         self.sealer.seal(frame, &mut self.bytes);
@@ -106,6 +151,8 @@ pub(crate) struct TrunkConfig {
     pub segment: u32,
     /// Send buffer and receive buffer of a trunk \[bytes\].
     pub buffer: usize,
+    /// How long the other end may leave unanswered what it is sent.
+    pub patience: Duration,
 }
 
 /// Trunks that this end opened and that are free.
@@ -158,7 +205,7 @@ impl Pool {
         loop {
             let ready = {
                 let mut free = self.free();
-                free.retain(|trunk| trunk.reader.idle());
+                free.retain(|trunk| trunk.reader.idle() && !trunk.watch().is_gone());
                 free.len()
             };
             if ready < READY {
@@ -180,7 +227,7 @@ impl Pool {
         }
     }
 
-    async fn open(&self) -> io::Result<Trunk> {
+    pub(super) async fn open(&self) -> io::Result<Trunk> {
         let peer = self.config.peer;
         let socket = Socket::new(Domain::for_address(peer), Type::STREAM, Some(Protocol::TCP))?;
         self.tune_unconnected(&socket)?;
@@ -233,7 +280,7 @@ impl Pool {
         };
         let writer =
             TrunkWriter { half: writer, sealer, bytes: Vec::with_capacity(MAX_TRUNK_FRAME) };
-        let mut trunk = Trunk { reader, writer };
+        let mut trunk = Trunk { reader, writer, patience: self.config.patience };
         let proof = async {
             trunk.writer.send(&TrunkFrame::Ready).await?;
             match trunk.reader.next().await? {
@@ -247,13 +294,12 @@ impl Pool {
     }
 }
 
-/// An end that is gone is noticed within seconds, and one that is dropped is reset, so that nothing
-/// of a broken connection is taken for its end.
+/// An end that is gone is noticed within seconds while nothing is sent ([`TrunkWatch`] looks otherwise), and one that is
+/// dropped is reset, so that nothing of a broken connection is taken for its end.
 fn tune(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_linger(Some(Duration::ZERO))?;
     socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_user_timeout(Some(PATIENCE))?;
     let ask = TcpKeepalive::new().with_time(ASK_AFTER).with_interval(ASK_AFTER);
     socket.set_tcp_keepalive(&ask.with_retries(ASKED))
 }

@@ -12,6 +12,7 @@ mod means;
 mod meta;
 mod plain;
 mod receive;
+mod segmentation;
 mod sys;
 mod timer;
 #[cfg(target_os = "linux")]

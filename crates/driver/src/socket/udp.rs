@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
@@ -11,6 +11,7 @@ use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use super::means::Means;
 use super::meta::{Options, SEND_BATCH, SendMeta};
 use super::receive::ReceiveBatch;
+use super::segmentation::{Segmentation, is_refusal};
 use super::{Interface, MAX_BATCH_LEN, MAX_SEGMENTS};
 use crate::setters;
 
@@ -100,7 +101,7 @@ pub struct UdpSocket {
     means: Means,
     local_addr: SocketAddr,
     v6: bool,
-    segmentation: AtomicBool,
+    segmentation: Segmentation,
     coalescing: bool,
     icmp_errors: AtomicU64,
     /// Addresses whose ports are closed, as ICMP says, not asked for yet.
@@ -185,7 +186,7 @@ impl UdpSocket {
             means,
             local_addr,
             v6,
-            segmentation: AtomicBool::new(segmentation),
+            segmentation: Segmentation::new(segmentation),
             coalescing,
             icmp_errors: AtomicU64::new(0),
             closed_ports: Mutex::default(),
@@ -199,7 +200,7 @@ impl UdpSocket {
     }
     /// Whether batches go out by segmentation offload (GSO).
     pub fn segmentation(&self) -> bool {
-        self.segmentation.load(Relaxed)
+        self.segmentation.is_there()
     }
     /// Whether received datagrams may come coalesced (GRO).
     pub fn coalescing(&self) -> bool {
@@ -279,8 +280,8 @@ impl UdpSocket {
     }
 
     /// Sends batches, in order; returns how many were taken, at least one. A batch that the
-    /// system cannot segment is sent datagram by datagram at once, and where that works, so are
-    /// all later ones.
+    /// system cannot segment is sent datagram by datagram at once; and so are later ones where it never
+    /// can, or for a while if it has refused several in a row.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if there is no room: nothing was sent. Any other error is
@@ -292,7 +293,7 @@ impl UdpSocket {
             debug_assert!(batch.bytes.len().div_ceil(batch.segment.max(1)) <= MAX_SEGMENTS);
             let several = batch.bytes.len() > batch.segment;
             debug_assert!(!several || batch.bytes.len() <= MAX_BATCH_LEN);
-            if several && !self.segmentation() {
+            if several && !self.segmentation.is_tried() {
                 break;
             }
             let segment = if several { u16::try_from(batch.segment).ok() } else { None };
@@ -300,20 +301,23 @@ impl UdpSocket {
             planned += 1;
         }
         if planned == 0 {
-            return match batches.first() {
-                Some(first) => self.send_one_by_one(first).map(|()| 1),
-                None => Ok(0),
-            };
+            let Some(first) = batches.first() else { return Ok(0) };
+            self.send_one_by_one(first)?;
+            self.segmentation.on_untried();
+            return Ok(1);
         }
         match self.retry(|| self.means.send_many(&self.socket, self.v6, &plan[..planned])) {
-            Err(error) if plan[0].0.segment.is_some() && refused_segmentation(&error) => {
+            Err(error) if plan[0].0.segment.is_some() && is_refusal(&error) => {
                 self.send_one_by_one(&batches[0])?;
                 self.segmentation_failures.fetch_add(1, Relaxed);
-                // A datagram too long for one path says nothing about the others.
-                if error.raw_os_error() != Some(libc::EMSGSIZE) {
-                    self.segmentation.store(false, Relaxed);
-                }
+                self.segmentation.on_refused(&error);
                 Ok(1)
+            }
+            Ok(sent) => {
+                if plan[..sent].iter().any(|(meta, _)| meta.segment.is_some()) {
+                    self.segmentation.on_taken();
+                }
+                Ok(sent)
             }
             outcome => outcome,
         }
@@ -411,14 +415,6 @@ const EMPTY: SendMeta = SendMeta {
 fn meta_of(batch: &Outgoing<'_>, segment: Option<u16>) -> SendMeta {
     let traffic_class = (batch.dscp << 2) | (batch.ecn & 3);
     SendMeta { to: batch.to, local: batch.local, traffic_class, segment }
-}
-
-/// Errors by which systems and drivers say that they cannot segment this batch.
-fn refused_segmentation(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT)
-    )
 }
 
 /// Errors that a socket call passes on from an earlier datagram (ICMP).

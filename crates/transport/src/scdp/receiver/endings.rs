@@ -59,6 +59,17 @@ impl Receiver {
         }
     }
 
+    /// A flow was silent for too long. A further path is one path less, if the sender is not lost already.
+    fn lose_flow(&mut self, cx: &mut Context<'_>, index: usize) {
+        let Flow { host, path, .. } = self.flows[index];
+        let first = self.flow_by(host, 0).map(|first| self.flows[first].liveness);
+        if path > 0 && first.is_some_and(|liveness| liveness != Liveness::Lost) {
+            self.leave_path(host, path);
+        } else {
+            self.lose_sender(cx, index, None);
+        }
+    }
+
     fn has_lost_all(&self) -> bool {
         self.flows.iter().all(|f| f.liveness == Liveness::Lost)
     }
@@ -143,7 +154,7 @@ impl Receiver {
             }
             let flow = &self.flows[index];
             if flow.liveness == Liveness::Lost && before != Liveness::Lost {
-                self.lose_sender(cx, index, None);
+                self.lose_flow(cx, index);
             } else if flow.liveness == Liveness::Live
                 && cx.now.has_reached(flow.last_pull + self.sign_of_life(flow))
             {

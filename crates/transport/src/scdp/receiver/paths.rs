@@ -98,12 +98,12 @@ impl Receiver {
         }
     }
 
-    /// Whether the host of a flow was heard lately by another path.
+    /// Whether the host of a flow was heard lately by another path, be that silent at the moment.
     pub(super) fn is_heard_elsewhere(&self, now: Time, index: usize) -> bool {
         let flow = &self.flows[index];
         self.flows.iter().any(|other| {
             let same_host = other.host == flow.host && other.path != flow.path;
-            same_host && other.liveness == Liveness::Live && other.is_heard(now)
+            same_host && other.liveness != Liveness::Lost && other.is_heard(now)
         })
     }
 

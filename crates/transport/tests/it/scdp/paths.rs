@@ -135,6 +135,45 @@ fn a_path_that_is_dead_for_longer_than_a_host_may_be_silent_is_tried_again() {
 }
 
 #[test]
+fn a_hiccup_of_the_only_path_that_is_left_is_survived() {
+    // Some of these meet the moment at which the dead path is looked at.
+    for millis in (60..=300).step_by(30) {
+        let mut lab = begin(&[line(); 2], &[0, 1], SHARED);
+        let (session, peer_timeout) = (SESSION, Duration::from_millis(400));
+        for host in [0, 1] {
+            let wait = Command::Wait { session, peer_timeout, win_back: false };
+            lab.command(HostId(host), wait);
+        }
+        worth(&mut lab, 200);
+        *lab.line_mut(0) = dead();
+        worth(&mut lab, 1_000);
+        *lab.line_mut(1) = dead();
+        worth(&mut lab, millis);
+        *lab.line_mut(1) = line();
+        worth(&mut lab, 1_000);
+        let one = worth(&mut lab, 1_000);
+        assert!(one >= 0.9, "after {millis} ms: {one:.2}");
+    }
+}
+
+#[test]
+fn a_path_on_which_nothing_ever_came_is_tried_again() {
+    // The first symbols are lost, and the path stays dead.
+    let mut lab = begin(&[dead(), line()], &[0, 1], SHARED);
+    let (session, peer_timeout) = (SESSION, Duration::from_millis(400));
+    for host in [0, 1] {
+        lab.command(HostId(host), Command::Wait { session, peer_timeout, win_back: false });
+    }
+    worth(&mut lab, 1_000);
+    let one = worth(&mut lab, 1_000);
+    assert!(one >= 0.9, "{one:.2}");
+    *lab.line_mut(0) = line();
+    worth(&mut lab, 1_500);
+    let two = worth(&mut lab, 1_000);
+    assert!(two >= 1.8, "{two:.2}");
+}
+
+#[test]
 fn a_lossy_path_leaves_the_others_alone() {
     let mut lines = [line(); 4];
     lines[2].loss = 0.3;

@@ -242,6 +242,22 @@ fn a_slow_disk_holds_the_sender_back_and_keeps_it() {
 }
 
 #[test]
+fn a_sender_of_which_nothing_was_asked_for_long_may_stall_for_a_while() {
+    // The disk takes longer than a sender may be silent.
+    let link = HostConfig { work: Duration::from_millis(500), ..HostConfig::new() };
+    let mut lab = lab(9, 2, Fabric::Trimming, link, |c| c.limits.open_blocks = 2);
+    send_one_to_one(&mut lab, 1, 0, 1_000);
+    // As the first blocks are done, the first pulls are lost.
+    lab.run(Duration::from_millis(499));
+    lab.set_alive(host(1), false);
+    lab.run(Duration::from_millis(10));
+    lab.set_alive(host(1), true);
+    lab.run(Duration::from_secs(5));
+    received(&lab, 0);
+    assert_all_over(&mut lab, 2);
+}
+
+#[test]
 fn the_turn_of_the_clock_goes_unnoticed() {
     let faults = Faults { loss: 0.02, ..Faults::default() };
     let link = HostConfig { faults, trims: false, queue: 1_000, ..HostConfig::new() };

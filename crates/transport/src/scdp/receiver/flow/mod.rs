@@ -73,6 +73,9 @@ pub(super) struct Flow {
     pub(super) liveness: Liveness,
     pub(super) last_heard: Time,
     pub(super) last_pull: Time,
+    /// When something was last asked of it, and since when it has been asked: its silence before says nothing.
+    asked_at: Time,
+    asked_since: Time,
     pub(super) stats: SenderStats,
     pub(super) rtt: RttEstimator,
     credits: VecDeque<Credit>,
@@ -161,6 +164,8 @@ impl Flow {
             liveness: Liveness::Awaited,
             last_heard: now,
             last_pull: now,
+            asked_at: now,
+            asked_since: now,
             stats: SenderStats { host, ..SenderStats::default() },
             rtt: RttEstimator::default(),
             credits: VecDeque::new(),
@@ -257,6 +262,7 @@ impl Flow {
 
     /// Grants `count` credits for a block, whose first is for that ESI where the receiver says which.
     pub(super) fn grant(&mut self, now: Time, (sbn, first): (u32, u32), count: u32, counted: bool) {
+        self.note_asked(now);
         if self.in_flight == 0 {
             (self.delivered_at, self.delivered_granted_at) = (now, now);
         }

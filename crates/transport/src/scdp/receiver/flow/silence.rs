@@ -17,7 +17,22 @@ const LONGEST_INITIAL_RTT: Duration = Duration::from_millis(333);
 impl Flow {
     /// Whether something was heard since the sender would count as lost.
     pub(in crate::scdp::receiver) fn is_heard(&self, now: Time) -> bool {
-        now.since(self.last_heard) < self.peer_timeout
+        self.silence(now) < self.peer_timeout
+    }
+
+    /// For how long the sender has been silent although something was asked of it.
+    fn silence(&self, now: Time) -> Duration {
+        now.since(self.last_heard.later_of(self.asked_since))
+    }
+
+    /// Something is asked of the sender. If nothing was for long, as where the disk is slow, its silence so far says
+    /// nothing and counts from now on; but only once until it is heard.
+    pub(super) fn note_asked(&mut self, now: Time) {
+        let idle = self.in_flight == 0 && now.since(self.asked_at) >= self.peer_timeout / 2;
+        if idle && self.last_heard.has_reached(self.asked_since) {
+            self.asked_since = now;
+        }
+        self.asked_at = now;
     }
 
     /// When to call [`Flow::on_deadline`].
@@ -110,11 +125,17 @@ impl Flow {
         if self.deadline().is_none_or(|deadline| deadline.is_after(now)) {
             return false;
         }
-        let silence = now.since(self.last_heard);
-        if silence >= self.peer_timeout && !spared {
-            self.give_up(for_each);
-            self.liveness = Liveness::Lost;
-            return false;
+        let silence = self.silence(now);
+        if silence >= self.peer_timeout {
+            if !spared {
+                self.give_up(for_each);
+                self.liveness = Liveness::Lost;
+                return false;
+            }
+            // Its host knows the session, as another path shows: it may be asked.
+            if self.liveness == Liveness::Awaited {
+                self.liveness = Liveness::Suspect;
+            }
         }
         if self.doubts_at(config).is_some() {
             self.doubted = true;
