@@ -279,3 +279,30 @@ fn a_range_goes_to_a_file_or_to_standard_output_and_is_no_whole_object() {
     }
     assert_eq!(listing(&dir), ["part"]);
 }
+
+#[test]
+fn a_reader_that_has_enough_is_no_failure() {
+    let place = Place::new();
+    let server = place.serve(&place.replica("a", &random_bytes(9_000_000, 21)), &[]);
+    let mut command = program();
+    command.args(["get", &object_at(&[&server]), "-o", "-"]);
+    let mut get = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut out = get.stdout.take().expect("piped");
+    out.read_exact(&mut [0; 10]).expect("some bytes");
+    drop(out);
+    let ended = get.wait_with_output().expect("ends");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && !said.contains("wellspring:"), "{}: {said}", ended.status);
+}
+
+#[test]
+fn a_stream_that_has_no_room_for_what_is_early_says_where_it_looked() {
+    let place = Place::new();
+    let server = place.serve(&place.replica("a", &random_bytes(5_000_000, 22)), &[]);
+    let mut command = program();
+    command.args(["get", &object_at(&[&server]), "-o", "-"]).env("TMPDIR", "/none");
+    let ended = command.output().expect("runs");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("a temporary file in /none") && said.contains("TMPDIR"), "{said}");
+}
