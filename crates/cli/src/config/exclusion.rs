@@ -124,7 +124,8 @@ mod tests {
     fn left(file: &str, line: &[&str]) -> Result<Vec<String>, String> {
         let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
         let open = flag("open").conflicts_with("keys");
-        let serve = Command::new("serve").args([open, Arg::new("keys").long("keys")]);
+        let size = Arg::new("size").long("size").default_value("5").conflicts_with("open");
+        let serve = Command::new("serve").args([open, Arg::new("keys").long("keys"), size]);
         let command = Command::new("wellspring").subcommand(serve);
         let mut settings = settings_of(&command, file).expect("a file");
         let line = ["wellspring", "serve"].iter().chain(line);
@@ -143,5 +144,8 @@ mod tests {
         let both = left("[serve]\nopen = true\nkeys = \"a\"", &[]).expect_err("contradiction");
         assert!(both.contains("`serve.open`") && both.contains("`serve.keys`"), "{both}");
         assert!(left("[serve]\nopen = false\nkeys = \"a\"", &[]).is_ok());
+        // As a file has it that was printed.
+        assert!(left("[serve]\nopen = true\nsize = 5", &[]).is_ok());
+        assert!(left("[serve]\nopen = true\nsize = 6", &[]).is_err());
     }
 }

@@ -6,7 +6,6 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use crate::support::{Place, Server, Transfer, object_at, program, random_bytes, run, text};
-use crate::terminal;
 use rustix::process::Signal;
 
 /// The status and the body that a server of metrics answers.
@@ -111,7 +110,7 @@ fn settings_are_read_again_and_no_transfer_ends() {
 #[test]
 fn a_server_on_a_terminal_reads_its_settings_again_and_ends_when_the_terminal_is_closed() {
     let place = Place::new();
-    let (shows, runs_on) = terminal::open();
+    let (shows, runs_on) = crate::terminal::open();
     let of_server = configured(&place, "");
     let mut command = Command::new("setsid");
     command.arg("--ctty").arg(of_server.get_program()).args(of_server.get_args());
@@ -247,34 +246,33 @@ fn of_options_that_exclude_each_other_the_one_that_comes_before_counts() {
     let serve = ["serve", "--bind", "127.0.0.1:0", "/none"];
     let keys = [&serve[..], &["--keys", "/none/keys"]].concat();
     let open = [&serve[..], &["--insecure"]].concat();
-    let none: &[(&str, &str)] = &[];
-    for (file, environment, args, words) in [
-        ("[serve]\ninsecure = true", none, &keys, "no keys in /none/keys"),
-        ("[serve]\ninsecure = true\ninsecure-public = true", none, &keys, "no keys in"),
-        ("", &[("WELLSPRING_SERVE_INSECURE", "true")], &keys, "no keys in /none/keys"),
-        ("", &[("WELLSPRING_SERVE_INSECURE", "false")], &keys, "no keys in /none/keys"),
-        (
-            "[serve]\nkeys = \"/none/keys\"",
-            &[("WELLSPRING_SERVE_INSECURE", "yes")],
-            &serve.to_vec(),
-            "cannot serve /none",
-        ),
-        ("[serve]\nkeys = \"/none/keys\"", none, &open, "cannot serve /none"),
-        ("", &[("WELLSPRING_SERVE_KEYS", "/none/keys")], &open, "cannot serve /none"),
-        ("", &[("WELLSPRING_QUIET", "false")], &[&open[..], &["-v"]].concat(), "cannot serve"),
+    let verbose = [&open[..], &["-v"]].concat();
+    // File, variable, command line, and what it then fails with: keys that are not there, or a directory.
+    let (no_keys, no_directory) = ("no keys in /none/keys", "cannot serve /none");
+    for (file, variable, args, words) in [
+        ("insecure = true", "", &keys[..], no_keys),
+        ("insecure = true\ninsecure-public = true", "", &keys[..], no_keys),
+        ("", "WELLSPRING_SERVE_INSECURE=true", &keys[..], no_keys),
+        ("", "WELLSPRING_SERVE_INSECURE=false", &keys[..], no_keys),
+        ("keys = \"/none/keys\"", "WELLSPRING_SERVE_INSECURE=yes", &serve[..], no_directory),
+        ("keys = \"/none/keys\"", "", &open[..], no_directory),
+        ("", "WELLSPRING_SERVE_KEYS=/none/keys", &open[..], no_directory),
+        ("", "WELLSPRING_QUIET=false", &verbose[..], no_directory),
     ] {
-        let (status, said) = with_settings(&place, file, environment, args);
-        assert!(status != 0 && said.contains(words), "{file} {environment:?} {args:?}: {said}");
+        let variables: Vec<_> = variable.split_once('=').into_iter().collect();
+        let file = format!("[serve]\n{file}");
+        let (status, said) = with_settings(&place, &file, &variables, args);
+        assert!(status != 0 && said.contains(words), "{file} {variable} {args:?}: {said}");
     }
     let both = "[serve]\nkeys = \"/none/keys\"\ninsecure = true";
-    let (status, said) = with_settings(&place, both, none, &serve);
+    let (status, said) = with_settings(&place, both, &[], &serve);
     assert_eq!(status, 2, "{said}");
     for word in ["settings.toml", "`serve.insecure`", "`serve.keys`"] {
         assert!(said.contains(word), "no {word} in {said}");
     }
     // By the command line alone as ever.
     let (status, said) =
-        with_settings(&place, "", none, &[&open[..], &["--keys", "/none/keys"]].concat());
+        with_settings(&place, "", &[], &[&open[..], &["--keys", "/none/keys"]].concat());
     assert!(status == 2 && said.contains("cannot be used with"), "{said}");
 }
 
