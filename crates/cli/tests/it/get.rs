@@ -118,7 +118,7 @@ fn standard_output_gets_the_bytes_in_order() {
 }
 
 #[test]
-fn a_reader_who_leaves_ends_the_fetch() {
+fn a_reader_who_leaves_ends_the_fetch_and_that_is_no_failure() {
     let place = Place::new();
     let bytes = random_bytes(8_000_000, 7);
     let server = place.serve(&place.replica("a", &bytes), &["--inject-send-rate", "200M"]);
@@ -133,7 +133,8 @@ fn a_reader_who_leaves_ends_the_fetch() {
     stdout.read_exact(&mut first).expect("the beginning");
     drop(stdout);
     let done = child.wait_with_output().expect("ends");
-    assert_eq!(done.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && !said.contains("wellspring:"), "{}: {said}", done.status);
     assert_eq!(first, bytes[..1_000]);
 }
 
@@ -278,21 +279,6 @@ fn a_range_goes_to_a_file_or_to_standard_output_and_is_no_whole_object() {
         assert!(text.contains(said) && refused.stdout.is_empty(), "{arguments:?}: {text}");
     }
     assert_eq!(listing(&dir), ["part"]);
-}
-
-#[test]
-fn a_reader_that_has_enough_is_no_failure() {
-    let place = Place::new();
-    let server = place.serve(&place.replica("a", &random_bytes(9_000_000, 21)), &[]);
-    let mut command = program();
-    command.args(["get", &object_at(&[&server]), "-o", "-"]);
-    let mut get = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
-    let mut out = get.stdout.take().expect("piped");
-    out.read_exact(&mut [0; 10]).expect("some bytes");
-    drop(out);
-    let ended = get.wait_with_output().expect("ends");
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success() && !said.contains("wellspring:"), "{}: {said}", ended.status);
 }
 
 #[test]
