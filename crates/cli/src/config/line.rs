@@ -1,5 +1,5 @@
-//! What the command line itself has brought: an option that is not for what is done is a mistake there, and a setting of
-//! other calls in the file or the environment.
+//! Options on the command line itself: one that is not for the call is a mistake there, and in the file or the environment a
+//! setting of other calls.
 
 use std::collections::BTreeSet;
 
