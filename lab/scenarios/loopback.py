@@ -149,7 +149,7 @@ def small(args):
         for program in BUILDS:
             who, at = label(program), place.hosts(program)[0]
             lists[who].write_text("".join(f"{at}/{name}\n" for name in names))
-            commands[who] = [program, "-q", "get", "--from", str(lists[who]), "-o", str(folder), "--force", "--no-resume"]
+            commands[who] = [program, "-q", "get", "--from", str(lists[who]), "-o", str(folder), "--force"]
         urls = [f"http://{ADDRESS}:{NGINX}/{name}" for name in names]
         if "nginx and curl" in place.servers:
             whole = "".join(f'url = "{url}"\noutput = "{output}"\n' for url, output in zip(urls, outputs))

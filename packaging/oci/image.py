@@ -3,8 +3,9 @@
 
     image.py OUT VERSION ARCH=BINARY...
 
-OUT can be copied to a registry or loaded by any tool that reads OCI layouts. The same binaries give
-the same bytes. `image.py --unpack OUT ARCH ROOT` writes the image's files below ROOT.
+OUT can be copied to a registry or loaded by any tool that reads OCI layouts; a manifest.json beside it is what `docker load`
+reads where its images are not containerd's. The same binaries give the same bytes. `image.py --unpack OUT ARCH ROOT` writes the
+image's files below ROOT.
 """
 
 import gzip
@@ -23,6 +24,13 @@ INDEX = "application/vnd.oci.image.index.v1+json"
 USER = 65532
 FOLDERS = {"usr": 0, "usr/bin": 0, "etc": 0, "etc/wellspring": 0, "tmp": USER, "var": 0,
            "var/lib": 0, "var/lib/wellspring": USER, "var/cache": 0, "var/cache/wellspring": USER}
+# Not variables of the image: those would come before a configuration file that is mounted.
+SETTINGS = b"""\
+# Another file can be mounted here, or named by --config.
+[serve]
+dir = "/var/lib/wellspring"
+cache = "/var/cache/wellspring"
+"""
 
 
 def layer(binary):
@@ -34,13 +42,21 @@ def layer(binary):
             entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, 0o755, owner, owner
             archive.addfile(entry)
         with open(binary, "rb") as file:
-            entry = tarfile.TarInfo("usr/bin/wellspring")
-            entry.mode, entry.size = 0o755, os.path.getsize(binary)
-            archive.addfile(entry, file)
+            program = file.read()
+        for name, mode, data in (("usr/bin/wellspring", 0o755, program),
+                                 ("etc/wellspring/wellspring.toml", 0o644, SETTINGS)):
+            entry = tarfile.TarInfo(name)
+            entry.mode, entry.size = mode, len(data)
+            archive.addfile(entry, io.BytesIO(data))
     packed = io.BytesIO()
     with gzip.GzipFile(fileobj=packed, mode="wb", mtime=0, compresslevel=6) as archive:
         archive.write(raw.getvalue())
     return packed.getvalue(), raw.getvalue()
+
+
+def path(descriptor):
+    """Where a blob lies in the layout."""
+    return "blobs/" + descriptor["digest"].replace(":", "/")
 
 
 def write(out, version, binaries):
@@ -55,7 +71,7 @@ def write(out, version, binaries):
     def document(value, kind, **more):
         return blob(json.dumps(value, indent=1, sort_keys=True).encode(), kind, **more)
 
-    manifests = []
+    manifests, images = [], []
     for arch, binary in binaries:
         packed, raw = layer(binary)
         config = document({
@@ -63,8 +79,7 @@ def write(out, version, binaries):
             "os": "linux",
             "config": {
                 "User": f"{USER}:{USER}",
-                "Env": ["PATH=/usr/bin", "WELLSPRING_SERVE_DIR=/var/lib/wellspring",
-                        "WELLSPRING_SERVE_CACHE=/var/cache/wellspring"],
+                "Env": ["PATH=/usr/bin"],
                 "Entrypoint": ["/usr/bin/wellspring"],
                 "Cmd": ["serve"],
                 "ExposedPorts": {"4711/udp": {}, "4711/tcp": {}},
@@ -76,16 +91,23 @@ def write(out, version, binaries):
             "rootfs": {"type": "layers",
                        "diff_ids": ["sha256:" + hashlib.sha256(raw).hexdigest()]},
         }, CONFIG)
-        manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config,
-                    "layers": [blob(packed, LAYER)]}
+        data = blob(packed, LAYER)
+        manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [data]}
+        # It has one architecture a name: the plain one is of the first.
+        tags = [f"wellspring:{version}-{arch}"] + ([] if images else [f"wellspring:{version}"])
+        images.append({"Config": path(config), "RepoTags": tags, "Layers": [path(data)]})
         manifests.append(document(manifest, MANIFEST,
                                   platform={"architecture": arch, "os": "linux"}))
     index = document({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}, INDEX,
-                     annotations={"org.opencontainers.image.ref.name": version})
+                     annotations={"org.opencontainers.image.ref.name": version,
+                                  "io.containerd.image.name":
+                                  f"docker.io/library/wellspring:{version}"})
     with open(os.path.join(out, "index.json"), "w") as file:
         json.dump({"schemaVersion": 2, "mediaType": INDEX, "manifests": [index]}, file)
     with open(os.path.join(out, "oci-layout"), "w") as file:
         json.dump({"imageLayoutVersion": "1.0.0"}, file)
+    with open(os.path.join(out, "manifest.json"), "w") as file:
+        json.dump(images, file)
 
 
 def unpack(out, arch, root):

@@ -1,8 +1,10 @@
 //! Configuration file and environment variables: what options are when the command line does not say.
 
+mod exclusion;
+mod line;
 mod print;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Read;
@@ -13,6 +15,8 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use toml::{Table, Value};
 use wellspring_console::exit::Failed;
+
+pub use line::Line;
 
 /// Names the configuration file; empty: there is none.
 const VARIABLE: &str = "WELLSPRING_CONFIG";
@@ -53,6 +57,8 @@ struct Settings {
     path: Option<PathBuf>,
     /// Values of options, by the names of the (sub)commands and of the option.
     values: BTreeMap<Vec<String>, Vec<String>>,
+    /// Variables that do not count: they yield to what comes before.
+    silent: BTreeSet<String>,
 }
 
 /// Why a command line is not taken.
@@ -70,7 +76,13 @@ impl Configured {
     /// # Errors
     /// [`Problem`].
     pub fn read(command: Command, args: &[OsString]) -> Result<Self, Problem> {
-        let settings = Settings::find(&command, args).map_err(Problem::File)?;
+        let mut settings = Settings::find(&command, args).map_err(Problem::File)?;
+        // What is wrong with it is said when it is read for good.
+        let line = command.clone().ignore_errors(true).try_get_matches_from(args);
+        if let Ok(line) = line {
+            let yielded = settings.yield_to(&command, &line, &[]);
+            yielded.map_err(|text| Problem::File(settings.wrong(&text)))?;
+        }
         let print = own(args).any(|arg| arg == "--print-config");
         let command = prepare(command, &settings, &[], print);
         match command.clone().try_get_matches_from(args) {
@@ -101,10 +113,16 @@ impl Settings {
             },
         };
         let table = read(&path)?;
-        let mut values = BTreeMap::new();
-        let failed = |text: String| Failed::usage(format!("{}: {text}", path.display()));
-        collect(command, &table, &[], &mut values).map_err(failed)?;
-        Ok(Settings { path: Some(path), values })
+        let mut settings = Settings { path: Some(path), ..Settings::default() };
+        let collected = collect(command, &table, &[], &mut settings.values);
+        collected.map_err(|text| settings.wrong(&text))?;
+        Ok(settings)
+    }
+
+    /// What is wrong with the file.
+    fn wrong(&self, text: &str) -> Failed {
+        let path = self.path.as_deref().unwrap_or(Path::new(""));
+        Failed::usage(format!("{}: {text}", path.display()))
     }
 
     /// The value of an option of a command.
@@ -259,7 +277,10 @@ fn prepare(mut command: Command, settings: &Settings, at: &[String], print: bool
             if matches!(arg.get_action(), ArgAction::SetTrue) {
                 arg = arg.value_parser(BoolishValueParser::new());
             }
-            arg = arg.env(variable(at, &key)).hide_env(true);
+            let variable = variable(at, &key);
+            if !settings.silent.contains(&variable) {
+                arg = arg.env(variable).hide_env(true);
+            }
             match settings.of(at, &key) {
                 Some(values) => arg.required(false).default_values(values.to_vec()),
                 None => arg,
@@ -287,11 +308,15 @@ mod tests {
         Command::new("wellspring").subcommand(serve).subcommand_required(true)
     }
 
-    fn settings(text: &str) -> Result<Settings, String> {
+    pub(super) fn settings_of(command: &Command, text: &str) -> Result<Settings, String> {
         let table: Table = text.parse().expect("TOML");
-        let mut values = BTreeMap::new();
-        collect(&command(), &table, &[], &mut values)?;
-        Ok(Settings { path: Some("file.toml".into()), values })
+        let mut settings = Settings { path: Some("file.toml".into()), ..Settings::default() };
+        collect(command, &table, &[], &mut settings.values)?;
+        Ok(settings)
+    }
+
+    fn settings(text: &str) -> Result<Settings, String> {
+        settings_of(&command(), text)
     }
 
     fn parse(file: &str, args: &[&str]) -> Result<ArgMatches, clap::Error> {

@@ -5,6 +5,7 @@ use std::io;
 
 use wellspring_client::{FetchError, HostError, HostTrouble, PutError, TreeError};
 use wellspring_console::exit::{Failed, USAGE};
+use wellspring_console::output::StdoutError;
 use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::StoreError;
 use wellspring_net::store::tree::PlanError;
@@ -68,6 +69,25 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
         }
         _ => Failed::other(error.to_string()),
     }
+}
+
+/// The failure of a fetch that is written to a pipe or a device: a long object waits for its turn in a temporary file.
+pub fn of_stream(error: FetchError, server: &str, output: &str) -> Failed {
+    match error {
+        // A reader that went away has what it wanted.
+        FetchError::Write(error) if output == "-" => StdoutError::from(error).into(),
+        FetchError::Store(StoreError::Io(error)) | FetchError::Session(Failure::Write(error)) => {
+            of_temporary_file(&error, "What arrives is kept there until its turn to be written")
+        }
+        error => of_fetch(&error, server, output),
+    }
+}
+
+/// The failure to keep something in a temporary file, which has a reason.
+pub fn of_temporary_file(error: &io::Error, reason: &str) -> Failed {
+    let place = std::env::temp_dir();
+    let failed = Failed::system(format!("a temporary file in {}", place.display()), error);
+    failed.hint(format!("{reason}: choose another directory by TMPDIR."))
 }
 
 /// The failure of a fetch of a tree into `output`.

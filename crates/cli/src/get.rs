@@ -18,6 +18,7 @@ use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::{Digest, Existing, ObjectName};
 
+use crate::config::Line;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
@@ -31,7 +32,8 @@ use report::Fetched;
 /// restart or stall are asked again. By LTTP each host sends a contiguous part, and the others send
 /// what a lost one did not. The file appears under its name complete, verified and
 /// synced, or not at all. Without -o the object goes to standard output, or, if that is a
-/// terminal, to a file of the object's name in the current directory.
+/// terminal, to a file of the object's name in the current directory. What goes to standard output, a
+/// pipe or a device is kept in a file without a name in TMPDIR until its turn, if the object has more than 4 MiB.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -46,6 +48,8 @@ Examples:
   wellspring get a.example/x -o x                    # after Ctrl-C: what is missing
   wellspring get a.example/x -o x --json | jq .goodput_bits_per_second")]
 pub struct GetArgs {
+    #[command(flatten)]
+    line: Line,
     /// Hosts that hold the object, and its name: its path below the directory they serve; with `/` at its
     /// end, a directory and all that is in it. A host is NAME, NAME:PORT or `[IPV6]:PORT`; of
     /// a name's addresses the first that answers is used. Several objects go to the
@@ -61,11 +65,11 @@ pub struct GetArgs {
     /// Replace the file if it exists.
     #[arg(short, long)]
     force: bool,
-    /// Begin anew, and leave no part of the file behind if the fetch does not succeed. Without
+    /// Of one object: begin anew, and leave no part of the file behind if the fetch does not succeed. Without
     /// --no-resume a fetch by SCDP or LTTP takes up what an earlier one into the same file had.
     #[arg(long)]
     no_resume: bool,
-    /// The digest the object must have: 64 hexadecimal digits. Hosts with other bytes are
+    /// The digest that the one object must have: 64 hexadecimal digits. Hosts with other bytes are
     /// skipped; without --digest, replicas that differ are an error.
     #[arg(long, value_name = "BLAKE3")]
     digest: Option<Digest>,
@@ -119,9 +123,28 @@ impl GetArgs {
         }
     }
 
-    /// A flag of directories that was given.
-    fn of_directories(&self) -> Option<&'static str> {
-        if self.atomic { Some("--atomic") } else { self.tree.first_given() }
+    /// Says which option is not for what is fetched. Settings beside the command line are for those that they go with.
+    fn check_kind(&self, sources: &[Source]) -> Result<(), Failed> {
+        if self.line.has("decoder") && self.protocol != ProtocolArg::Lttp {
+            return Err(Failed::usage("--decoder goes with --protocol lttp"));
+        }
+        if !matches!(sources, [Source::Object(_)]) {
+            if self.digest.is_some() {
+                return Err(Failed::usage("--digest is of one object"));
+            }
+            if self.line.has("no_resume") {
+                let text = "--no-resume is of one object: a directory, and several objects, go on from what is there";
+                return Err(Failed::usage(text));
+            }
+        }
+        if !matches!(sources, [Source::Tree(_)]) {
+            let atomic = self.line.has("atomic").then_some("--atomic");
+            if let Some(flag) = atomic.or_else(|| self.tree.first_given(&self.line)) {
+                let text = format!("{flag} goes with a directory: HOST/DIR/");
+                return Err(Failed::usage(text));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -141,6 +164,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         sources.extend(many::read_list(list)?);
     }
     args.check_range(&sources)?;
+    args.check_kind(&sources)?;
     let by_scdp = args.protocol == ProtocolArg::Scdp;
     let from = match &sources[..] {
         [Source::Object(from)] => from,
@@ -157,26 +181,14 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
             return tree::run(&fetch, from, quiet).await;
         }
         sources => {
-            if args.digest.is_some() {
-                return Err(Failed::usage("--digest is of one object"));
-            }
-            if let Some(flag) = args.of_directories() {
-                return Err(Failed::usage(format!("{flag} goes with a directory: HOST/DIR/")));
-            }
             let GetArgs { force, cut, keys, network, report, .. } = args;
             let (force, output) = (*force, args.output.as_deref());
             let fetch = many::Fetch { output, force, cut, keys, network, report };
             return many::run(&fetch, sources, quiet).await;
         }
     };
-    if let Some(flag) = args.of_directories() {
-        return Err(Failed::usage(format!("{flag} goes with a directory: HOST/DIR/")));
-    }
     let mut interrupt = Interrupt::new()?;
     let name = &from.name;
-    if args.decoder.is_some() && args.protocol != ProtocolArg::Lttp {
-        return Err(Failed::usage("--decoder goes with --protocol lttp"));
-    }
     match args.protocol {
         ProtocolArg::Scdp => {}
         ProtocolArg::Lttp => args.network.check_one_path("LTTP")?,
@@ -224,7 +236,10 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         true => Failed::new(INTERRUPTED, "interrupted; run it again to fetch what is missing"),
         false => failed,
     });
-    let report = fetched?.map_err(|error| exit::of_fetch(&error, "wellspring serve", &shown))?;
+    let report = fetched?.map_err(|error| match is_stream {
+        true => exit::of_stream(error, "wellspring serve", &shown),
+        false => exit::of_fetch(&error, "wellspring serve", &shown),
+    })?;
     let fetched = Fetched { name: name.as_str(), output: &shown, report: &report };
     if args.report.json {
         let mut object = fetched.to_json(statistics.as_ref());

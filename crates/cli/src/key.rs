@@ -113,7 +113,7 @@ struct TrustArgs {
     #[arg(long)]
     serve: bool,
     /// The address it serves at: no other key is believed there.
-    #[arg(long, value_name = "IP", requires = "serve")]
+    #[arg(long, value_name = "IP")]
     at: Vec<IpAddr>,
     /// Transfers that it may have at one time here (a directory takes up to 4) [default: no limit].
     #[arg(long, value_name = "N")]
@@ -230,6 +230,9 @@ fn trust(args: &TrustArgs) -> Result<(), Failed> {
         named.iter().for_each(|folder| folders.add(folder));
         folders
     };
+    if !args.at.is_empty() && !args.serve {
+        return Err(Failed::usage("--at needs --serve: it is a server's address"));
+    }
     let quota = Quota { sessions: args.max_sessions, bytes: args.max_bytes, files: args.max_files };
     let (read, put) = (folders(&args.read), folders(&args.put));
     let rights = Rights { read, put, serve: args.serve, quota };

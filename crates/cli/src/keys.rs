@@ -1,5 +1,6 @@
 //! Keys of a command, or the consent to go without.
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -105,6 +106,12 @@ fn warn(what: &str) {
 pub fn of_key_files(error: &KeyFileError) -> Failed {
     match error {
         KeyFileError::Clusters(_) => Failed::usage(error.to_string()),
+        KeyFileError::Io(_, cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
+            Failed::other(error.to_string()).hint(
+                "Keys are for one user. Run the command as that user (sudo -u USER wellspring ...), or give directory and files \
+                 to the user who runs it (chown -R USER: DIR).",
+            )
+        }
         _ => Failed::other(error.to_string()),
     }
 }
@@ -166,6 +173,15 @@ mod tests {
         assert_eq!(bind(&open, at("203.0.113.1:1"), false, false), None);
         assert_eq!(bind(&open, at("203.0.113.1:1"), false, true), at("203.0.113.1:1"));
         assert_eq!(bind(&safe, at("203.0.113.1:1"), true, false), at("203.0.113.1:1"));
+    }
+
+    #[test]
+    fn keys_of_another_user_have_a_hint() {
+        let hint = |kind: io::ErrorKind| {
+            of_key_files(&KeyFileError::Io("/etc/wellspring/keys/key".into(), kind.into())).hint
+        };
+        assert!(hint(io::ErrorKind::PermissionDenied).is_some_and(|hint| hint.contains("sudo -u")));
+        assert_eq!(hint(io::ErrorKind::IsADirectory), None);
     }
 
     #[test]

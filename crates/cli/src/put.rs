@@ -24,6 +24,7 @@ use wellspring_net::socket::{Interface, source_towards};
 use wellspring_net::store::ObjectName;
 use wellspring_transport::scdp::StragglerPolicy;
 
+use crate::config::Line;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
@@ -49,6 +50,8 @@ Examples:
   wellspring put models a.example/models/ --force --delete --dry-run
   tar c logs | wellspring put - a.example/logs.tar")]
 pub struct PutArgs {
+    #[command(flatten)]
+    line: Line,
     /// The file or directory to send; `-` is standard input, which is kept in a temporary file first.
     file: PathBuf,
     /// The hosts to send it to, and its name there: with `/` at the end, the directory that gets it [default: the
@@ -75,7 +78,7 @@ pub struct PutArgs {
     #[arg(long, value_name = "N")]
     quorum: Option<usize>,
     /// Go on with the other hosts after the quorum, as long as they make progress.
-    #[arg(long, requires = "quorum")]
+    #[arg(long)]
     finish_rest: bool,
     /// What becomes of a host that holds up the group.
     #[arg(long, value_enum, default_value_t = Stragglers::Detach, help_heading = "Group")]
@@ -146,12 +149,14 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
     let to = destination::join(&args.hosts, args.name.as_ref())?;
     let is_tree = args.file.is_dir();
-    let own = [("--atomic", args.atomic), ("--copy-unsafe-links", args.copy_unsafe_links)];
-    let own = own.iter().find_map(|(flag, given)| given.then_some(*flag));
-    let flag = own.or_else(|| args.tree.first_given());
+    let line = &args.line;
+    let own = [("--atomic", "atomic"), ("--copy-unsafe-links", "copy_unsafe_links")];
+    let own = own.iter().find_map(|(flag, option)| line.has(option).then_some(*flag));
+    let flag = own.or_else(|| args.tree.first_given(line));
     if let (false, Some(flag)) = (is_tree, flag) {
         return Err(Failed::usage(format!("{flag} goes with a directory: `put DIR HOST/NAME/`")));
     }
+    line.check_needs(&[("finish_rest", "quorum", args.quorum.is_some())])?;
     if args.group.is_some() {
         args.network.check_one_path("a group")?;
     }
@@ -196,7 +201,8 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
             force: args.force,
             group: args.group,
             quorum: args.quorum,
-            of_files: [("--finish-rest", args.finish_rest), ("--no-resume", args.no_resume)],
+            of_files: [("--finish-rest", "finish_rest"), ("--no-resume", "no_resume")]
+                .map(|(flag, option)| (flag, line.has(option))),
             client,
             display,
             hosts: &to.hosts,

@@ -10,6 +10,8 @@ use wellspring_console::units::bytes;
 use wellspring_net::store::tree::can_give_owners;
 use wellspring_net::store::tree::listing::{Keeps, SkipReason};
 
+use crate::config::Line;
+
 /// Moving a directory.
 #[derive(Args, Clone)]
 pub struct TreeArgs {
@@ -41,17 +43,18 @@ pub struct TreeArgs {
 }
 
 impl TreeArgs {
-    /// A flag that was given.
-    pub fn first_given(&self) -> Option<&'static str> {
+    /// A flag that the command line has brought. That a file or a variable says so for directories is no reason to refuse
+    /// a file, but for --dry-run: nothing is to be done.
+    pub fn first_given(&self, line: &Line) -> Option<&'static str> {
         [
-            ("--delete", self.delete),
             ("--dry-run", self.dry_run),
-            ("--checksum", self.checksum),
-            ("--owner", self.owner),
-            ("--xattrs", self.xattrs),
-            ("--acls", self.acls),
-            ("--include", !self.include.is_empty()),
-            ("--exclude", !self.exclude.is_empty()),
+            ("--delete", line.has("delete")),
+            ("--checksum", line.has("checksum")),
+            ("--owner", line.has("owner")),
+            ("--xattrs", line.has("xattrs")),
+            ("--acls", line.has("acls")),
+            ("--include", line.has("include")),
+            ("--exclude", line.has("exclude")),
         ]
         .into_iter()
         .find_map(|(flag, given)| given.then_some(flag))

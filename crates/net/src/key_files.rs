@@ -3,11 +3,12 @@
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use wellspring_store::Existing;
 use wellspring_store::atomic_file::AtomicFile;
+use wellspring_store::tree::can_give_owners;
 use wellspring_trust::{
     BadLine, ClusterKey, Keyring, Peer, PrivateKey, Rights, cluster_from_text, cluster_to_text,
     peer_to_line, peers_from_text, private_from_text, private_to_text,
@@ -230,6 +231,11 @@ impl KeyDirectory {
             DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
             let mut file = AtomicFile::private(&path, existing)?;
             file.write_all(text.as_bytes())?;
+            // What root writes for a service must be readable by that, whose directory it is.
+            if can_give_owners() {
+                let directory = fs::metadata(&self.0)?;
+                fchown(file.as_file(), Some(directory.uid()), Some(directory.gid()))?;
+            }
             file.finish()
         };
         written().map_err(|error| match error.kind() {
@@ -297,6 +303,26 @@ mod tests {
             assert!(matches!(keys.load(), Err(KeyFileError::Exposed { .. })), "{name}");
             set(good);
             assert!(keys.load().expect("fine").is_some());
+        }
+    }
+
+    /// Whoever runs the tests has files of his own: only root could leave them to others.
+    #[test]
+    fn files_are_those_of_the_directorys_owner() {
+        let home = tempfile::tempdir().expect("directory");
+        let owner = match can_give_owners() {
+            true => (4_711, 4_712),
+            false => fs::metadata(home.path()).map(|it| (it.uid(), it.gid())).expect("there"),
+        };
+        std::os::unix::fs::chown(home.path(), Some(owner.0), Some(owner.1)).expect("given");
+        let keys = KeyDirectory::new(home.path());
+        keys.new_key().expect("made");
+        keys.new_cluster().expect("made");
+        keys.add_cluster().expect("replaced");
+        for name in ["key", "cluster"] {
+            let file = fs::metadata(home.path().join(name)).expect("there");
+            assert_eq!((file.uid(), file.gid()), owner, "{name}");
+            assert_eq!(file.mode() & 0o777, 0o600, "{name}");
         }
     }
 

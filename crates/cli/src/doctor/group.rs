@@ -55,7 +55,8 @@ pub async fn examine(
     config.driver.send_rate = Some(RATE);
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let file = tempfile::tempfile().and_then(|file| file.set_len(OFFERED).map(|()| file));
-    let file = file.map_err(|error| Failed::system("a temporary file", &error))?;
+    let file =
+        file.map_err(|error| exit::of_temporary_file(&error, "The trial's object is kept there"))?;
     let mut unique = [0; 8];
     getrandom::fill(&mut unique).map_err(|error| Failed::other(error.to_string()))?;
     let object = format!("wellspring-doctor-{:016x}", u64::from_be_bytes(unique));

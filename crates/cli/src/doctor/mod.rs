@@ -22,6 +22,7 @@ use wellspring_net::socket::{Interface, TrimTap, largest_payload_towards};
 use wellspring_net::store::tree::listing::SampleSize;
 use wellspring_net::wellspring_wire::control::Abilities;
 
+use crate::config::Line;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::{FabricArg, NetworkArgs};
@@ -48,6 +49,8 @@ Examples:
   wellspring doctor a.example --group 239.255.47.11   # multicast, too
   wellspring doctor a.example --json | jq '.checks[] | select(.verdict != \"ok\")'")]
 pub struct DoctorArgs {
+    #[command(flatten)]
+    line: Line,
     /// The server: NAME, NAME:PORT or `[IPV6]:PORT`.
     host: Host,
     /// Do not measure rate and loss by a trial.
@@ -58,7 +61,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = crate::put::parse_group)]
     group: Option<SocketAddr>,
     /// Interface that sends multicast: its name, or an address of it.
-    #[arg(long, value_name = "IF", requires = "group")]
+    #[arg(long, value_name = "IF")]
     interface: Option<Interface>,
     /// Print one JSON object.
     #[arg(long)]
@@ -70,6 +73,7 @@ pub struct DoctorArgs {
 }
 
 pub async fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failed> {
+    args.line.check_needs(&[("interface", "group", args.group.is_some())])?;
     let mut interrupt = Interrupt::new()?;
     args.keys.warn_client();
     if !quiet && !args.no_trial {

@@ -19,6 +19,7 @@ use wellspring_core::Duration;
 use wellspring_maelstrom::{CongestionLoss, Family, Limits, ReceiveConfig, SendConfig};
 
 use super::code_args::CodeArgs;
+use crate::config::Line;
 
 /// How often the state is looked at.
 const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(200);
@@ -44,6 +45,8 @@ Examples:
   wellspring maelstrom up --name one ... --failover-listen 127.0.0.1:4801 --failover-peer 127.0.0.1:4802
   wellspring maelstrom up --name two ... --failover-listen 127.0.0.1:4802 --failover-peer 127.0.0.1:4801")]
 pub struct UpArgs {
+    #[command(flatten)]
+    line: Line,
     /// Interface of the local network.
     #[arg(long, value_name = "IF")]
     lan: String,
@@ -128,13 +131,13 @@ pub struct UpArgs {
     split_buffer: u16,
     /// Cache datagrams that arrive for local hosts, in at most this many MiB. A host that lost one can
     /// request it here instead of from its sender (see `wellspring maelstrom ask`).
-    #[arg(long, value_name = "MIB", requires = "cache_at", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u16).range(1..))]
     cache: Option<u16>,
     /// With --cache: the local address for requests of hosts.
-    #[arg(long, value_name = "ADDR:PORT", requires = "cache")]
+    #[arg(long, value_name = "ADDR:PORT")]
     cache_at: Option<SocketAddr>,
     /// With --cache: milliseconds for which datagrams are kept.
-    #[arg(long, value_name = "MS", default_value_t = 2_000, requires = "cache",
+    #[arg(long, value_name = "MS", default_value_t = 2_000,
           value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     cache_age: u64,
     /// Aggregate UDP packets of at most this many bytes, including headers, in datagrams between the
@@ -143,7 +146,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(28..=1_000))]
     aggregate: Option<u16>,
     /// With --aggregate: microseconds that a packet waits for others.
-    #[arg(long, value_name = "US", default_value_t = 500, requires = "aggregate",
+    #[arg(long, value_name = "US", default_value_t = 500,
           value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     aggregate_hold: u64,
     /// Carry UDP packets of this multicast group to the other site (UDP port 4713), which must have the
@@ -159,19 +162,19 @@ pub struct UpArgs {
     /// Share the partitions with another appliance of this site that sees the same packets. This is
     /// its address for hellos; may be given several times, once for each other. When one is silent, the others
     /// protect its partitions too.
-    #[arg(long, value_name = "ADDR:PORT", requires = "failover_listen")]
+    #[arg(long, value_name = "ADDR:PORT")]
     failover_peer: Vec<SocketAddr>,
     /// With --failover-peer: the address at which this appliance receives hellos.
-    #[arg(long, value_name = "ADDR:PORT", requires = "failover_peer")]
+    #[arg(long, value_name = "ADDR:PORT")]
     failover_listen: Option<SocketAddr>,
     /// With --failover-peer: milliseconds without a hello after which an appliance's partitions are taken
     /// over.
-    #[arg(long, value_name = "MS", default_value_t = 1_000, requires = "failover_peer",
+    #[arg(long, value_name = "MS", default_value_t = 1_000,
           value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
     failover_silence: u64,
     /// With --failover-peer: seconds between two moves of a partition from the appliance with the most packets to the
     /// one with the fewest; 0 moves none.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "failover_peer",
+    #[arg(long, value_name = "SECONDS", default_value_t = 10,
           value_parser = clap::value_parser!(u64).range(0..=86_400))]
     failover_balance: u64,
     /// The address that the other site's --peer names, if this machine only forwards to it.
@@ -270,7 +273,24 @@ fn state(status: &Status) -> Option<String> {
     status.peer_alive().then(|| "the peer is heard: protecting".to_owned())
 }
 
+/// Refuses options that say nothing without another one.
+fn check_needs(args: &UpArgs) -> Result<(), Failed> {
+    let (cache, at) = (args.cache.is_some(), args.cache_at.is_some());
+    let peer = !args.failover_peer.is_empty();
+    args.line.check_needs(&[
+        ("cache", "cache_at", at),
+        ("cache_at", "cache", cache),
+        ("cache_age", "cache", cache),
+        ("aggregate_hold", "aggregate", args.aggregate.is_some()),
+        ("failover_peer", "failover_listen", args.failover_listen.is_some()),
+        ("failover_listen", "failover_peer", peer),
+        ("failover_silence", "failover_peer", peer),
+        ("failover_balance", "failover_peer", peer),
+    ])
+}
+
 fn config(args: &UpArgs) -> Result<Config, Failed> {
+    check_needs(args)?;
     let adapts = !args.paper && !args.code.is_given();
     let family = args.code.family();
     // With limits a code is chosen within those instead.

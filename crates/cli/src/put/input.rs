@@ -6,6 +6,8 @@ use std::io::{Read, Seek, Write};
 use wellspring_console::exit::Failed;
 use wellspring_console::units::bytes;
 
+use crate::exit;
+
 /// Bytes read at a time.
 const CHUNK: usize = 1 << 20;
 
@@ -16,11 +18,7 @@ pub async fn spool(limit: u64) -> Result<File, Failed> {
 }
 
 fn keep(mut input: impl Read, limit: u64) -> Result<File, Failed> {
-    let shown = std::env::temp_dir();
-    let wrong = |error: std::io::Error| {
-        let failed = Failed::system(format!("a temporary file in {}", shown.display()), &error);
-        failed.hint("Standard input is kept there first: choose another directory by TMPDIR.")
-    };
+    let wrong = |error| exit::of_temporary_file(&error, "Standard input is kept there first");
     let mut file = tempfile::tempfile().map_err(wrong)?;
     let (mut buffer, mut len) = (vec![0; CHUNK], 0);
     loop {

@@ -33,7 +33,7 @@ pub struct Put<'a> {
     pub force: bool,
     pub group: Option<SocketAddr>,
     pub quorum: Option<usize>,
-    /// Flags that only files have, and whether they were given.
+    /// Flags that only files have, and whether the command line has them.
     pub of_files: [(&'static str, bool); 2],
     pub client: Client,
     pub display: Display,

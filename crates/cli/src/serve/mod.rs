@@ -43,7 +43,7 @@ use signals::{Request, Signals};
 /// SIGTERM lets transfers end, for --grace at most, and begins none; a second signal ends them. SIGHUP reads
 /// the configuration file and the keys again, without an end of any transfer: rights, --rate and what
 /// is allowed (--allow-put, --allow-overwrite, --allow-hidden, --allow-odd-names, --allow-attributes) change at once, other
-/// options with a restart. A server on a terminal ends when the terminal is closed.
+/// options with a restart. A server that was started on a terminal ends when the terminal is closed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -157,6 +157,7 @@ pub async fn run(
         false if quiet => {}
         false => print_line(&text),
     };
+    check_temporary_files();
     let server = Server::bind(config).await.map_err(|error| exit::of_bind(&error))?;
     let server = Arc::new(server);
     let metrics = match args.metrics {
@@ -240,6 +241,17 @@ pub async fn run(
     Ok(())
 }
 
+/// Says so if there can be no temporary files: objects are sent all the same, directories are not.
+fn check_temporary_files() {
+    if let Err(error) = tempfile::tempfile() {
+        tracing::warn!(
+            "cannot make temporary files in {}: {error}. Directories can be neither listed nor sent or received, and doctor's \
+             trials fail: name another directory by TMPDIR, or mount one that is writable there",
+            std::env::temp_dir().display()
+        );
+    }
+}
+
 /// The rate limit as it is now.
 struct Scheduled {
     schedule: Option<Schedule>,
@@ -315,11 +327,13 @@ fn reloaded_text(args: &ServeArgs) -> String {
 impl ServeArgs {
     /// Refuses options that need others. The others may stand in the file, of which clap's rules know nothing.
     fn check(&self) -> Result<(), Failed> {
+        // With keys that may stand in the file: they have come before its --insecure.
+        let public = self.insecure_public && self.keys.keys.is_none();
         let needs = [
             ("--allow-overwrite", self.allow_overwrite, "--allow-put", self.allow_put),
             ("--allow-odd-names", self.allow_odd_names, "--allow-put", self.allow_put),
             ("--allow-attributes", self.allow_attributes, "--allow-put", self.allow_put),
-            ("--insecure-public", self.insecure_public, "--insecure", self.keys.insecure),
+            ("--insecure-public", public, "--insecure", self.keys.insecure),
         ];
         match needs.iter().find(|(_, given, _, there)| *given && !there) {
             Some((option, _, needed, _)) => Err(Failed::usage(format!("{option} needs {needed}"))),

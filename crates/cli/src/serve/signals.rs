@@ -22,8 +22,8 @@ pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Option<Signal>,
-    /// What a hang-up asks: the end, from a terminal that is closed.
-    on_hang_up: Request,
+    /// Whether the server was started on a terminal.
+    on_terminal: bool,
 }
 
 impl Signals {
@@ -40,13 +40,13 @@ impl Signals {
             interrupt: catch(SignalKind::interrupt())?,
             terminate: catch(SignalKind::terminate())?,
             hang_up: hangs_up.then(|| catch(SignalKind::hangup())).transpose()?,
-            on_hang_up: if on_terminal { Request::Stop } else { Request::Reload },
+            on_terminal,
         })
     }
 
     /// Waits for the next one.
     pub async fn next(&mut self) -> Request {
-        let on_hang_up = self.on_hang_up;
+        let on_terminal = self.on_terminal;
         let hang_up = async {
             match &mut self.hang_up {
                 Some(signal) => signal.recv().await,
@@ -54,7 +54,7 @@ impl Signals {
             }
         };
         tokio::select! {
-            _ = hang_up => on_hang_up,
+            _ = hang_up => hang_up_asks(on_terminal),
             _ = self.interrupt.recv() => Request::Stop,
             _ = self.terminate.recv() => Request::Drain,
         }
@@ -63,5 +63,14 @@ impl Signals {
     /// Waits for one that ends the server, of whatever kind.
     pub async fn stop(&mut self) {
         while self.next().await == Request::Reload {}
+    }
+}
+
+/// What a hang-up asks: the end, if the terminal that the server was started on is closed. A terminal is gone for who has it open
+/// before the signal about that is sent, so that one that is there means an operator's `kill -HUP`.
+fn hang_up_asks(on_terminal: bool) -> Request {
+    match on_terminal && !std::io::stdin().is_terminal() {
+        true => Request::Stop,
+        false => Request::Reload,
     }
 }

@@ -18,6 +18,7 @@ use wellspring_console::interrupt::until_signal;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::units::{bit_rate, bytes, counted, parse_rate, parse_size};
 
+use crate::config::Line;
 use crate::exit::TARGET_EXISTS;
 use vlans::VlanArgs;
 
@@ -42,6 +43,8 @@ Examples:
   wellspring switch port1 port2 --capture frames.pcapng --capture-limit 100M
   wellspring switch port1 port2 --metrics 127.0.0.1:9465                 # for Prometheus")]
 pub struct SwitchArgs {
+    #[command(flatten)]
+    line: Line,
     /// The interfaces.
     #[arg(required = true, num_args = 2.., value_name = "INTERFACE")]
     interfaces: Vec<String>,
@@ -82,19 +85,19 @@ pub struct SwitchArgs {
     #[arg(long)]
     snooping: bool,
     /// What to do with packets of a group that no port asked for: to all ports, or to ports with routers only.
-    #[arg(long, value_enum, default_value_t = UnknownGroups::Flood, requires = "snooping")]
+    #[arg(long, value_enum, default_value_t = UnknownGroups::Flood)]
     unknown_groups: UnknownGroups,
     /// A port with a multicast router. Ports where queries come from are found without this.
-    #[arg(long, value_name = "INTERFACE", requires = "snooping")]
+    #[arg(long, value_name = "INTERFACE")]
     router_port: Vec<String>,
     /// Record the frames that come in and leave into this file (pcapng, for Wireshark). It must not exist yet.
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
     /// Ports whose frames are recorded (default: all).
-    #[arg(long, value_name = "INTERFACES", value_delimiter = ',', requires = "capture")]
+    #[arg(long, value_name = "INTERFACES", value_delimiter = ',')]
     capture_ports: Vec<String>,
     /// The longest that the file becomes; what passes then is not recorded.
-    #[arg(long, value_name = "SIZE", default_value = "1G", requires = "capture", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_size)]
     capture_limit: u64,
     /// Serve Prometheus metrics at this address, under /metrics.
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -155,6 +158,13 @@ impl SwitchArgs {
     }
 
     fn config(&self) -> Result<SwitchConfig, Failed> {
+        let capture = self.capture.is_some();
+        self.line.check_needs(&[
+            ("unknown_groups", "snooping", self.snooping),
+            ("router_port", "snooping", self.snooping),
+            ("capture_ports", "capture", capture),
+            ("capture_limit", "capture", capture),
+        ])?;
         let symbols = &self.dscp_symbols;
         if symbols.len() > 8 {
             return Err(Failed::usage(format!("{} classes of symbols", symbols.len()))

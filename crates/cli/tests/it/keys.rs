@@ -53,6 +53,13 @@ fn a_quota_is_given_with_the_rights_shown_and_named_when_it_is_used_up() {
     assert!(shown.iter().all(|shown| shown.contains(words)), "{shown:?}");
     let alone = of(&server, &["key", "trust", "bob", &server_key, "--max-files", "5"]);
     assert!(alone.status == 2 && alone.err.contains("trusted with nothing"), "{}", alone.err);
+    let address = ["--read", "--at", "192.0.2.7"];
+    let no_server = of(&server, &[&["key", "trust", "bob", &server_key][..], &address].concat());
+    assert!(
+        no_server.status == 2 && no_server.err.contains("--at needs --serve"),
+        "{}",
+        no_server.err
+    );
     let serving = place.serve(&served, &["--allow-put", "--keys", text(&server)]);
     let address = serving.address.to_string();
     let file = place.path("file");

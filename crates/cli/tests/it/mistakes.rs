@@ -52,6 +52,23 @@ fn symbols_of_a_protocol_without_a_code() {
 }
 
 #[test]
+fn options_of_one_object_with_a_directory_or_several_objects() {
+    let digest = "0".repeat(64);
+    for from in [&["127.0.0.1/x/"][..], &["127.0.0.1/x", "127.0.0.1/y"]] {
+        for flag in [&["--no-resume"][..], &["--digest", &digest], &["--decoder", "elimination"]] {
+            let get = [&["get", "--timeout", "0.3", "-o", "none"], from, flag].concat();
+            assert_told(&get, 2, &[flag[0]]);
+        }
+    }
+}
+
+#[test]
+fn options_that_need_others() {
+    assert_told(&["put", "x", "127.0.0.1", "--finish-rest"], 2, &["--finish-rest needs --quorum"]);
+    assert_told(&["doctor", "127.0.0.1", "--interface", "lo"], 2, &["--interface needs --group"]);
+}
+
+#[test]
 fn folders_and_files_in_each_others_place() {
     let place = Place::new();
     let (folder, file) = (place.dir("folder"), place.path("file"));

@@ -105,6 +105,24 @@ fn settings_are_read_again_and_no_transfer_ends() {
     assert_eq!(line["level"], "WARN");
 }
 
+/// `setsid` gives it the terminal as its own: the kernel then says when that is closed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_on_a_terminal_reads_its_settings_again_and_ends_when_the_terminal_is_closed() {
+    let place = Place::new();
+    let (shows, runs_on) = crate::terminal::open();
+    let of_server = configured(&place, "");
+    let mut command = Command::new("setsid");
+    command.arg("--ctty").arg(of_server.get_program()).args(of_server.get_args());
+    command.env("WELLSPRING_KEYS", "").stdin(runs_on);
+    let mut server = Server::start(command);
+    write_config(&place, "rate = \"1M\"");
+    server.signal(Signal::HUP);
+    assert_eq!(server.wait_for("reloaded")["rate"], 1_000_000);
+    drop(shows);
+    assert!(server.wait().success());
+}
+
 #[test]
 fn a_schedule_that_is_read_again_counts_for_the_transfer_that_runs() {
     let place = Place::new();
@@ -204,6 +222,103 @@ fn the_command_line_comes_before_the_environment_and_that_before_the_file() {
         text.lines().filter(|line| !line.starts_with('#')).map(value).collect()
     };
     assert_eq!(values(&reprinted), values(&printed));
+}
+
+/// What a command says with these lines in its file and these variables, and its exit status.
+fn with_settings(
+    place: &Place,
+    file: &str,
+    environment: &[(&str, &str)],
+    args: &[&str],
+) -> (i32, String) {
+    let path = place.path("settings.toml");
+    std::fs::write(&path, file).expect("written");
+    let mut command = program();
+    command.args(args).env("WELLSPRING_CONFIG", path).envs(environment.iter().copied());
+    let output = command.output().expect("runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().expect("no signal"), String::from_utf8(said).expect("UTF-8"))
+}
+
+#[test]
+fn of_options_that_exclude_each_other_the_one_that_comes_before_counts() {
+    let place = Place::new();
+    let serve = ["serve", "--bind", "127.0.0.1:0", "/none"];
+    let keys = [&serve[..], &["--keys", "/none/keys"]].concat();
+    let open = [&serve[..], &["--insecure"]].concat();
+    let verbose = [&open[..], &["-v"]].concat();
+    // File, variable, command line, and what it then fails with: keys that are not there, or a directory.
+    let (no_keys, no_directory) = ("no keys in /none/keys", "cannot serve /none");
+    for (file, variable, args, words) in [
+        ("insecure = true", "", &keys[..], no_keys),
+        ("insecure = true\ninsecure-public = true", "", &keys[..], no_keys),
+        ("", "WELLSPRING_SERVE_INSECURE=true", &keys[..], no_keys),
+        ("", "WELLSPRING_SERVE_INSECURE=false", &keys[..], no_keys),
+        ("keys = \"/none/keys\"", "WELLSPRING_SERVE_INSECURE=yes", &serve[..], no_directory),
+        ("keys = \"/none/keys\"", "", &open[..], no_directory),
+        ("", "WELLSPRING_SERVE_KEYS=/none/keys", &open[..], no_directory),
+        ("", "WELLSPRING_QUIET=false", &verbose[..], no_directory),
+    ] {
+        let variables: Vec<_> = variable.split_once('=').into_iter().collect();
+        let file = format!("[serve]\n{file}");
+        let (status, said) = with_settings(&place, &file, &variables, args);
+        assert!(status != 0 && said.contains(words), "{file} {variable} {args:?}: {said}");
+    }
+    let both = "[serve]\nkeys = \"/none/keys\"\ninsecure = true";
+    let (status, said) = with_settings(&place, both, &[], &serve);
+    assert_eq!(status, 2, "{said}");
+    for word in ["settings.toml", "`serve.insecure`", "`serve.keys`"] {
+        assert!(said.contains(word), "no {word} in {said}");
+    }
+    // By the command line alone as ever.
+    let (status, said) =
+        with_settings(&place, "", &[], &[&open[..], &["--keys", "/none/keys"]].concat());
+    assert!(status == 2 && said.contains("cannot be used with"), "{said}");
+}
+
+#[test]
+fn settings_for_other_calls_fail_none() {
+    let place = Place::new();
+    let bytes = random_bytes(3_000, 6);
+    let server = place.serve(&place.replica("a", &bytes), &["--allow-put"]);
+    let (here, from) = (server.address.to_string(), object_at(&[&server]));
+    let out = place.path("out");
+    let get = ["get", &from, "-o", text(&out), "--force"];
+    let fetched = |file: &str, environment: &[(&str, &str)]| {
+        let (status, said) = with_settings(&place, file, environment, &get);
+        assert_eq!(status, 0, "{file} {environment:?}: {said}");
+    };
+    fetched("[get]\nexclude = [\"*.tmp\"]\natomic = true\ndecoder = \"elimination\"", &[]);
+    fetched("[get]\nno-resume = true", &[("WELLSPRING_GET_DELETE", "true")]);
+    // It would fetch where nothing is to be done.
+    let (status, said) = with_settings(&place, "[get]\ndry-run = true", &[], &get);
+    assert!(status == 2 && said.contains("--dry-run"), "{said}");
+    let (status, said) = with_settings(&place, "", &[], &[&get[..], &["--exclude", "x"]].concat());
+    assert!(status == 2 && said.contains("--exclude goes with a directory"), "{said}");
+
+    let put = |name: &str, file: &str, environment: &[(&str, &str)], more: &[&str]| {
+        let args = ["put", text(&out), &here, "--name", name];
+        let (status, said) = with_settings(&place, file, environment, &[&args[..], more].concat());
+        assert_eq!(status, 0, "{file} {environment:?}: {said}");
+    };
+    put("b", "", &[("WELLSPRING_PUT_FINISH_REST", "false")], &[]);
+    put("c", "", &[("WELLSPRING_PUT_FINISH_REST", "true")], &[]);
+    put("d", "[put]\nquorum = 1", &[], &["--finish-rest"]);
+    let directory = place.dir("tree");
+    let (from, to) = (text(&directory), format!("{here}/tree/"));
+    let (status, said) = with_settings(&place, "[put]\nno-resume = true", &[], &["put", from, &to]);
+    assert_eq!(status, 0, "{said}");
+}
+
+#[test]
+fn a_server_without_temporary_files_says_so() {
+    let place = Place::new();
+    let mut command = configured(&place, "");
+    command.env("TMPDIR", "/none").stderr(Stdio::piped());
+    let mut server = Server::start(command);
+    server.interrupt();
+    let said = server.said();
+    assert!(said.contains("/none") && said.contains("TMPDIR"), "{said}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use wellspring_appliance::switch::{CaptureStatus, PortCounters, SwitchStatus, to
 
 use crate::lab;
 use crate::operation::http;
-use crate::support::{Place, program};
+use crate::support::{Place, program, text};
 
 fn packaging(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging").join(path)
@@ -53,19 +53,69 @@ fn the_options_of_the_service_are_options_of_the_server() {
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
     assert!(printed.contains("dir = \"/var/lib/wellspring\"  # file"), "{printed}");
-    // Those in comments, too.
-    let all = read("systemd/serve.toml")
-        .replace("# insecure", "insecure")
-        .replace("# keys", "keys")
-        .replace("# bind", "bind")
-        .replace("# rate", "rate")
-        .replace("# allow-put", "allow-put");
-    assert!(all.contains("\nallow-put") && all.contains("\nkeys"), "{all}");
+    // Those in comments, too: keys, or none.
+    for who in ["keys", "insecure"] {
+        let all = [who, "bind", "rate", "allow-put"]
+            .iter()
+            .fold(read("systemd/serve.toml"), |text, option| {
+                text.replace(&format!("# {option}"), option)
+            });
+        assert!(all.contains("\nallow-put") && all.contains(&format!("\n{who}")), "{all}");
+        let place = Place::new();
+        let file = place.path("all.toml");
+        std::fs::write(&file, all).expect("written");
+        let output = program().args(["serve", "--print-config", "--config"]).arg(&file).output();
+        assert!(output.as_ref().expect("runs").status.success(), "{output:?}");
+    }
+}
+
+#[test]
+fn the_image_leaves_its_settings_to_a_file_and_is_loaded_by_either_manifest() {
+    let image = packaging("oci/image.py");
+    let run = |arguments: &[&str]| {
+        let output = Command::new("python3").arg(&image).args(arguments).output().expect("runs");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
     let place = Place::new();
-    let file = place.path("all.toml");
-    std::fs::write(&file, all).expect("written");
-    let output = program().args(["serve", "--print-config", "--config"]).arg(&file).output();
-    assert!(output.as_ref().expect("runs").status.success(), "{output:?}");
+    let (out, root, binary) = (place.path("layout"), place.dir("root"), place.path("binary"));
+    std::fs::write(&binary, "not a program").expect("written");
+    let arch = |name: &str| format!("{name}={}", text(&binary));
+    run(&[text(&out), "1.2.3", &arch("amd64"), &arch("arm64")]);
+    let config = run(&["--unpack", text(&out), "arm64", text(&root)]);
+    let config: serde_json::Value = serde_json::from_str(&config).expect("JSON");
+    // They would come before a file that is mounted.
+    assert_eq!(config["Env"], serde_json::json!(["PATH=/usr/bin"]));
+    let mut command = program();
+    command.args(["serve", "--print-config", "--config"]);
+    let output = command.arg(root.join("etc/wellspring/wellspring.toml")).output().expect("runs");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("dir = \"/var/lib/wellspring\"  # file"), "{output:?}");
+    assert!(printed.contains("cache = \"/var/cache/wellspring\"  # file"), "{printed}");
+    let json = |name: &str| -> serde_json::Value {
+        let text = std::fs::read_to_string(out.join(name)).expect(name);
+        serde_json::from_str(&text).expect("JSON")
+    };
+    let images = json("manifest.json");
+    assert_eq!(
+        images[0]["RepoTags"],
+        serde_json::json!(["wellspring:1.2.3-amd64", "wellspring:1.2.3"])
+    );
+    assert_eq!(images[1]["RepoTags"], serde_json::json!(["wellspring:1.2.3-arm64"]));
+    for image in images.as_array().expect("a list") {
+        for blob in [&image["Config"], &image["Layers"][0]] {
+            assert!(out.join(blob.as_str().expect("a path")).is_file(), "{image}");
+        }
+    }
+    let name = &json("index.json")["manifests"][0]["annotations"]["io.containerd.image.name"];
+    assert_eq!(name, "docker.io/library/wellspring:1.2.3");
+}
+
+/// A root that is read-only has no room for listings and packs but there.
+#[test]
+fn containers_that_are_read_only_have_a_place_for_temporary_files() {
+    assert!(read("kubernetes/daemonset.yaml").contains("mountPath: /tmp"));
+    assert!(read("compose/compose.yaml").contains("tmpfs: [\"/tmp"));
 }
 
 #[test]

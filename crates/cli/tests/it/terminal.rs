@@ -26,15 +26,22 @@ pub struct OnTerminal {
     reader: JoinHandle<()>,
 }
 
+/// The two ends of a terminal: who shows it, and who runs on it.
+pub fn open() -> (OwnedFd, OwnedFd) {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let master = openpt(flags).expect("a terminal");
+    grantpt(&master).expect("granted");
+    unlockpt(&master).expect("unlocked");
+    let name = ptsname(&master, Vec::new()).expect("a name");
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let slave = rustix::fs::open(name, flags, Mode::empty()).expect("open");
+    (master, slave)
+}
+
 impl OnTerminal {
     /// Starts it; `wire` gives it the terminal as it should have it.
     pub fn start(args: &[&str], wire: impl FnOnce(&mut Command, &dyn Fn() -> OwnedFd)) -> Self {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-        grantpt(&master).expect("granted");
-        unlockpt(&master).expect("unlocked");
-        let name = ptsname(&master, Vec::new()).expect("a name");
-        let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let slave: OwnedFd = rustix::fs::open(name, flags, Mode::empty()).expect("open");
+        let (master, slave) = open();
         let size = Winsize { ws_row: 24, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size).expect("a size");
         let mut command = program();
