@@ -27,8 +27,8 @@ class HostTrouble(NamedTuple):
     host: str
     reason: str
     kind: str
-    """``silent``, ``port closed``, ``unresolved``, ``not found``, ``refused`` or ``no room`` (a put),
-    ``changed`` (since it was listed), ``keys`` or ``other``."""
+    """``silent``, ``port closed``, ``unresolved``, ``not found``, ``not allowed`` (the key has no right to it),
+    ``refused`` or ``no room`` (a put), ``changed`` (since it was listed), ``keys`` or ``other``."""
 
 
 class WellspringError(Exception):
