@@ -331,9 +331,8 @@ def test_keys_that_change_are_read_again(tmp_path: Path) -> None:
         assert client.read(source) == b"bytes"
         (tmp_path / "others/cluster").replace(keys / "cluster")
         host.reload_keys()
-        with pytest.raises(errors.NoHost) as caught:
+        with pytest.raises(errors.NoHost, match=r"by reload_keys\(\)"):
             client.read(source)
-        assert caught.value.hosts[0].kind == "keys"
         client.reload_keys()
         assert client.read(source) == b"bytes" == wellspring.read(source, keys=keys)
         (keys / "cluster").unlink()
