@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import os
-import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -217,6 +217,15 @@ def test_hosts_may_be_addresses_with_brackets(tmp_path: Path) -> None:
         assert (tmp_path / "one").read_bytes() == (tmp_path / "all/object").read_bytes() == b"bytes"
         fs.put(str(tmp_path / "one"), f"{address}/new")
         assert (tmp_path / "served/new").read_bytes() == b"bytes"
+
+
+def test_a_file_goes_into_one_that_is_open(three_hosts: Hosts) -> None:
+    served, hosts = three_hosts
+    (served / "object").write_bytes(b"bytes")
+    fs, path = fsspec.url_to_fs(url(hosts, "object"))
+    into = io.BytesIO()
+    fs.get_file(path, into)
+    assert into.getvalue() == b"bytes"
 
 
 def test_a_copy_is_for_everybody_who_comes_again(

@@ -16,6 +16,7 @@ from functools import partial
 from typing import IO, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
+from fsspec.utils import isfilelike
 
 from ._copies import copy_of
 from ._locks import lock_of
@@ -277,8 +278,11 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 pass  # In other files, maybe, or in times: then each file has to agree.
         super().get(rpath, lpath, recursive=recursive, **options)
 
-    def get_file(self, rpath: str, lpath: str, **options: Any) -> None:
-        """Fetches a file, or makes a directory."""
+    def get_file(self, rpath: str, lpath: Any = None, **options: Any) -> None:
+        """Fetches a file, or makes a directory; into a file that is open, too."""
+        if isfilelike(lpath) or options.get("outfile") is not None:
+            super().get_file(rpath, lpath, **options)
+            return
         path = cast(str, self._strip_protocol(rpath))
         if os.path.isdir(lpath):
             if not self.isdir(path):
