@@ -9,7 +9,9 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import fsspec
 import pytest
 
 import wellspring
@@ -99,6 +101,52 @@ def test_a_child_hashes_serves_and_fetches_large_files(tmp_path: Path, data: ran
                 return wellspring.read(f"{own.address}/object") == content
 
         assert in_child(serves) == 0
+
+
+def test_a_child_reads_what_its_parent_is_copying(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, host = server
+    (served / "object").write_bytes(b"bytes")
+    begun, done = threading.Event(), threading.Event()
+    get = wellspring.Client.get
+
+    def waiting(client: wellspring.Client, *args: Any, **options: Any) -> Any:
+        if not begun.is_set():
+            begun.set()
+            done.wait()
+        return get(client, *args, **options)
+
+    monkeypatch.setattr(wellspring.Client, "get", waiting)
+    fs, root = fsspec.url_to_fs(f"wellspring://{host.address}", cache=str(tmp_path / "copies"))
+    thread = threading.Thread(target=lambda: fs.cat_file(f"{root}/object"))
+    thread.start()
+    begun.wait()
+    try:
+        assert in_child(lambda: fs.cat_file(f"{root}/object") == b"bytes") == 0
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_open_files_are_read_by_children_and_written_by_the_parent_alone(server: Served, data: random.Random) -> None:
+    served, host = server
+    content = data.randbytes(1_000_000)
+    (served / "object").write_bytes(content)
+    fs, root = fsspec.url_to_fs(f"wellspring://{host.address}")
+
+    def close(file: Any) -> bool:
+        file.close()
+        return not (served / "new").exists()
+
+    with fs.open(f"{root}/object") as reader, fs.open(f"{root}/new", "wb") as writer:
+        assert reader.read(10) == content[:10]
+        writer.write(b"first, ")
+        for _ in range(2):
+            assert in_child(lambda: reader.read() == content[10:]) == 0
+            assert in_child(lambda: close(writer)) == 0
+        writer.write(b"last")
+    assert (served / "new").read_bytes() == b"first, last"
 
 
 def test_memory_that_a_thread_was_using_is_free_in_the_child() -> None:

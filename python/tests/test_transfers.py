@@ -100,6 +100,22 @@ def test_bytes_go_into_lent_memory(server: Served, data: random.Random) -> None:
             client.read_into(f"{host.address}/object", bytes(120_000))
 
 
+def test_memory_is_filled_without_a_file_between(
+    three_hosts: Hosts, data: random.Random, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served, hosts = three_hosts
+    content = data.randbytes(9_000_000)
+    (served / "object").write_bytes(content)
+    (served / "empty").write_bytes(b"")
+    source = ",".join(host.address for host in hosts)
+    monkeypatch.setenv("TMPDIR", "/nowhere")  # Where such files would be.
+    with wellspring.Client() as client:
+        assert client.read(f"{source}/object") == content
+        for part in ((-6_000_000, None), (1, 8_000_000), (3_000_000, 99_000_000)):
+            assert client.read(f"{source}/object", range=part) == content[slice(*part)]
+        assert client.read(f"{source}/empty") == b""
+
+
 def test_new_bytes_are_handed_out_once_all_of_them_have_come(server: Served, data: random.Random) -> None:
     served, host = server
     content = data.randbytes(5_000_000)
@@ -206,6 +222,11 @@ def test_a_directory_comes_and_only_what_changed_again(server: Served, tmp_path:
     assert again.files_fetched == 1 and (tmp_path / "copy/3").read_bytes() == b"changed"
     with pytest.raises(errors.UsageError, match="second argument"):
         wellspring.get(f"{host.address}/")
+    with pytest.raises(errors.UsageError, match="digest is of one object"):
+        wellspring.get(f"{host.address}/", tmp_path / "other", digest="00" * 32)
+    with pytest.raises(errors.UsageError, match="are of a directory"):
+        wellspring.get(f"{host.address}/3", tmp_path / "other", delete=True)
+    assert not (tmp_path / "other").exists()
 
 
 def test_exceptions_are_named_after_exit_statuses(server: Served, tmp_path: Path) -> None:
@@ -295,6 +316,33 @@ def test_keys_are_those_of_a_directory(tmp_path: Path, data: random.Random) -> N
         with pytest.raises(errors.NoHost) as caught:
             wellspring.read(f"{host.address}/object", insecure=True, timeout=1)
     assert "only with keys" in caught.value.hosts[0].reason
+
+
+def test_keys_that_change_are_read_again(tmp_path: Path) -> None:
+    for name in ("keys", "others"):
+        (tmp_path / name).mkdir(mode=0o700)
+        wellspring.new_cluster_key(tmp_path / name)
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served/object").write_bytes(b"bytes")
+    keys = tmp_path / "keys"
+    with wellspring.serve(tmp_path / "served", own_address(), keys=keys) as host:
+        client = wellspring.Client(keys=keys, timeout=2)
+        source = f"{host.address}/object"
+        assert client.read(source) == b"bytes"
+        (tmp_path / "others/cluster").replace(keys / "cluster")
+        host.reload_keys()
+        with pytest.raises(errors.NoHost, match=r"by reload_keys\(\)"):
+            client.read(source)
+        client.reload_keys()
+        assert client.read(source) == b"bytes" == wellspring.read(source, keys=keys)
+        (keys / "cluster").unlink()
+        for one in (host, client):
+            with pytest.raises(errors.UsageError, match="no keys in"):
+                one.reload_keys()
+        assert client.read(source) == b"bytes", "what cannot be read changes nothing"
+        client.close()
+        with pytest.raises(ValueError, match="client is closed"):
+            client.reload_keys()
 
 
 def test_async_twins(server: Served, tmp_path: Path, data: random.Random) -> None:

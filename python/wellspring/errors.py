@@ -27,8 +27,8 @@ class HostTrouble(NamedTuple):
     host: str
     reason: str
     kind: str
-    """``silent``, ``port closed``, ``unresolved``, ``not found``, ``refused`` or ``no room`` (a put),
-    ``changed`` (since it was listed), ``keys`` or ``other``."""
+    """``silent``, ``port closed``, ``unresolved``, ``not found``, ``not allowed`` (the key has no right to it),
+    ``refused`` or ``no room`` (a put), ``changed`` (since it was listed), ``keys`` or ``other``."""
 
 
 class WellspringError(Exception):
@@ -122,6 +122,8 @@ _HINTS = {
     "port closed": "Start `wellspring serve` there, or name the port that it prints when it starts: HOST:PORT.",
     "unresolved": "Check the spelling of the host: NAME, NAME:PORT or [IPV6]:PORT.",
     "not found": "Check the spelling of the object: its name is its path below the directory that is served there.",
+    "not allowed": "Hosts say what a key may do: `wellspring key --help`. A client that was opened before keys changed "
+    "reads them again by reload_keys().",
     "refused": "Hosts take objects when they run `wellspring serve --allow-put`; one of that name is replaced only with "
     "force=True here and --allow-overwrite there.",
     "no room": "Free some space there, or have more allowed: `wellspring serve --help` has the limits.",

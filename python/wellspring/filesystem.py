@@ -10,31 +10,22 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
-import sys
-import tempfile
-import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
+from functools import partial
+from typing import IO, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
+from fsspec.utils import isfilelike
 
-from .errors import NoHost, NoSuchRange, ReplicasDiffer, TargetExists
-from .reports import FetchReport, ObjectStat, PutTreeReport
+from ._copies import copy_of
+from ._locks import lock_of
+from ._open_files import BLOCK, Remote, Upload, put
+from .errors import NoHost, NoSuchRange, ReplicasDiffer, make
+from .reports import ObjectStat
 from .transfers import Client, Entry
 
-if TYPE_CHECKING:
-    from ._native import Memory
-
 __all__ = ["WellspringFileSystem"]
-
-_BLOCK = 128 * 1024
-"""What is fetched at least: a block of SCDP's."""
-
-_LONGEST_AHEAD = 64 * 1024 * 1024
-"""What is fetched beyond what was asked for, at most."""
-
 
 _AT_ONCE = 8
 """Files that are fetched or put at one time."""
@@ -50,25 +41,14 @@ def _together(function: Callable[[str], _T], paths: Iterable[str]) -> list[_T]:
         return list(pool.map(function, paths))
 
 
-def _put(client: Client, local: str, path: str, replace: bool = True) -> None:
-    """Puts a file or a directory to its hosts."""
-    hosts, _, name = path.partition("/")
-    try:
-        report = client.put(local, hosts, name=name)
-    except (NoHost, TargetExists) as error:
-        # Replacing takes a right of its own at the hosts, which what is new does not need.
-        is_there = isinstance(error, TargetExists) or any(host.kind == "refused" for host in error.hosts)
-        if not replace or not is_there:
-            raise
-        report = client.put(local, hosts, name=name, force=True)
-    if isinstance(report, PutTreeReport) and report.skipped:
-        skipped = "; ".join(f"{path} {reason}" for path, reason in report.skipped[:3])
-        raise OSError(f"not all of {local} was put: {skipped}")
+def _all_say(kind: str, error: NoHost) -> bool:
+    """Whether that is the trouble with all hosts that are there."""
+    return {host.kind for host in error.hosts} - {"silent", "port closed", "unresolved"} == {kind}
 
 
 def _no_such_file(error: NoHost) -> bool:
     """Whether all hosts that are there say that they have none of that name."""
-    return {host.kind for host in error.hosts} - {"silent", "port closed", "unresolved"} == {"not found"}
+    return _all_say("not found", error)
 
 
 class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
@@ -92,9 +72,16 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         super().__init__(**options)
         self._access: dict[str, Any] = {"keys": keys, "insecure": insecure, "timeout": timeout}
         self._cache = cache
-        self._lock = threading.Lock()
         self._client: tuple[int, Client] | None = None
-        self._digests: dict[str, str] = {}
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        """Without the protocol. The brackets of IPv6 addresses become %5B and %5D: to fsspec they are a pattern's."""
+        stripped = super()._strip_protocol(path)
+        if isinstance(stripped, list):
+            return stripped
+        hosts, slash, name = stripped.partition("/")
+        return hosts.replace("[", "%5B").replace("]", "%5D") + slash + name
 
     def _info(self, directory: str, entry: Entry) -> dict[str, Any]:
         kind = {"file": "file", "directory": "directory", "link": "link"}.get(entry.kind, "other")
@@ -113,15 +100,20 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             return self._own_client().ls(f"{directory}/")
         except ReplicasDiffer:
             pass
-        hosts, slash, name = directory.partition("/")
+        names, slash, name = directory.partition("/")
         found: dict[str, Entry] = {}
-        for host in hosts.split(","):
+        hosts, failed = names.split(","), list[NoHost]()
+        for host in hosts:
             try:
                 entries = self._own_client().ls(f"{host}{slash}{name}/")
-            except NoHost:
+            except NoHost as error:
+                failed.append(error)
                 continue
             for entry in entries:
                 found.setdefault(entry.path, entry)
+        if len(failed) == len(hosts):
+            text = "".join(f"\n  {host.host}: {host.reason}" for error in failed for host in error.hosts)
+            raise make("NoHost", f"no host lists {directory}/ any more:{text}", [h for e in failed for h in e.hosts])
         return [found[path] for path in sorted(found)]
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
@@ -130,8 +122,8 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         try:
             infos = [self._info(path, entry) for entry in self._list(path)]
         except NoHost as error:
-            if "/" not in path:
-                raise FileNotFoundError(str(error)) from error
+            if "/" not in path or not _no_such_file(error):
+                raise
             infos = [self.info(path)]
         return infos if detail else [info["name"] for info in infos]
 
@@ -144,18 +136,67 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         try:
             entries = self._list(parent)
         except NoHost as error:
-            raise FileNotFoundError(str(error)) from error
+            if _all_say("not allowed", error):
+                self._list(path)  # A directory to which the rights of a key begin.
+                return {"name": path, "size": None, "type": "directory"}
+            if _no_such_file(error):
+                raise FileNotFoundError(str(error)) from error
+            raise
         for entry in entries:
             if entry.path == name:
                 return self._info(parent, entry)
         raise FileNotFoundError(f"{name} is not in {parent}/")
 
+    # fsspec's own take every trouble for a no.
+
+    def exists(self, path: str, **options: Any) -> bool:
+        """Whether hosts have something of that name."""
+        try:
+            self.info(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def isfile(self, path: str) -> bool:
+        """Whether it is a file."""
+        try:
+            return bool(self.info(path)["type"] == "file")
+        except FileNotFoundError:
+            return False
+
+    def isdir(self, path: str) -> bool:
+        """Whether it is a directory. To a key that may put but not list it is none, so that it may put."""
+        try:
+            return bool(self.info(path)["type"] == "directory")
+        except FileNotFoundError:
+            return False
+        except NoHost as error:
+            if not _all_say("not allowed", error):
+                raise
+            return False
+
+    def walk(
+        self, path: str, maxdepth: int | None = None, topdown: bool = True, on_error: Any = "omit", **options: Any
+    ) -> Any:
+        """As fsspec's; what is gone meanwhile is left out, and what cannot be looked at is an error."""
+
+        def omit_gone(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError):
+                raise error
+
+        on_error = omit_gone if on_error == "omit" else on_error
+        return super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, **options)
+
     def _own_client(self) -> Client:
         """The client of this process: after a fork the child has one of its own."""
-        with self._lock:
+        with lock_of(id(self)):
             if self._client is None or self._client[0] != os.getpid():
                 self._client = (os.getpid(), Client(**self._access))
             return self._client[1]
+
+    def reload_keys(self) -> None:
+        """Reads the keys again, as after a change of the cluster key."""
+        self._own_client().reload_keys()
 
     def _stat(self, path: str) -> ObjectStat:
         """Length and digest of a file."""
@@ -170,25 +211,16 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 raise IsADirectoryError(path) from error
             raise FileNotFoundError(str(error)) from error
 
-    def _fetched(self, path: str, cache: str, digest: str) -> str:
-        """The path of a copy of what the hosts have now."""
-        local = os.path.join(cache, path.replace("%", "%25").replace("/", "%2F"))
-        client = self._own_client()
-        with self._lock:
-            if self._digests.get(path) != digest or not os.path.exists(local):
-                client.get(path, local, force=True)
-                self._digests[path] = digest
-        return local
-
-    def _open(self, path: str, mode: str = "rb", **options: Any) -> IO[bytes]:
+    def _open(self, path: str, mode: str = "rb", autocommit: bool = True, **options: Any) -> IO[bytes]:
         path = cast(str, self._strip_protocol(path))
         if mode == "rb":
             stat = self._stat(path)
             if self._cache is not None:
-                return open(self._fetched(path, self._cache, stat.digest), "rb")
-            return io.BufferedReader(_Remote(self._own_client(), path, stat.size), _BLOCK)
+                fetch = partial(self._own_client().get, path, force=True, digest=stat.digest)
+                return open(copy_of(path, stat.digest, self._cache, fetch), "rb")
+            return io.BufferedReader(Remote(self._own_client, path, stat.size), BLOCK)
         if mode in ("wb", "xb"):
-            return _Upload(path, mode == "wb", self._own_client)
+            return Upload(path, mode == "wb", self._own_client, autocommit)
         raise ValueError(f"mode {mode}: files are read (rb) or written as a whole (wb, xb)")
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **options: Any) -> bytes:
@@ -231,11 +263,13 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
 
     def get(self, rpath: Any, lpath: Any, recursive: bool = False, **options: Any) -> None:
         """Fetches files; a directory, unless options say otherwise, by one transfer."""
+        if isinstance(rpath, str):
+            rpath = self._strip_protocol(rpath) + "/" * rpath.endswith("/")
         is_one = isinstance(rpath, str) and isinstance(lpath, str) and not any(each in rpath for each in "*?[")
         if recursive and is_one and not options and self.isdir(rpath):
-            path = cast(str, self._strip_protocol(rpath))
-            # By fsspec's rules: into a directory that is there, unless its content is meant.
-            inside = os.path.isdir(lpath) and not rpath.endswith("/")
+            path = rpath.rstrip("/")
+            # By fsspec's rules: into a directory that is there or is said to be one, unless its content is meant.
+            inside = (os.path.isdir(lpath) or lpath.endswith("/")) and not rpath.endswith("/")
             target = os.path.join(lpath, path.rpartition("/")[2]) if inside else lpath
             try:
                 self._own_client().get(f"{path}/", target)
@@ -244,8 +278,11 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 pass  # In other files, maybe, or in times: then each file has to agree.
         super().get(rpath, lpath, recursive=recursive, **options)
 
-    def get_file(self, rpath: str, lpath: str, **options: Any) -> None:
-        """Fetches a file, or makes a directory."""
+    def get_file(self, rpath: str, lpath: Any = None, **options: Any) -> None:
+        """Fetches a file, or makes a directory; into a file that is open, too."""
+        if isfilelike(lpath) or options.get("outfile") is not None:
+            super().get_file(rpath, lpath, **options)
+            return
         path = cast(str, self._strip_protocol(rpath))
         if os.path.isdir(lpath):
             if not self.isdir(path):
@@ -264,18 +301,25 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
     def put(self, lpath: Any, rpath: Any, recursive: bool = False, **options: Any) -> None:
         """Puts files; a directory, unless options say otherwise, by one transfer."""
         is_one = isinstance(lpath, str | os.PathLike) and isinstance(rpath, str) and os.path.isdir(lpath)
-        if recursive and is_one and not options:
+        if recursive and is_one and not options and not self._intrans:
             local, path = os.fspath(lpath), cast(str, self._strip_protocol(rpath))
             # By fsspec's rules: into a directory that is there, unless its content is meant.
             inside = (rpath.endswith("/") or self.isdir(path)) and not local.endswith("/")
-            _put(self._own_client(), local, f"{path}/{os.path.basename(local)}" if inside else path)
+            put(self._own_client(), local, f"{path}/{os.path.basename(local)}" if inside else path)
         else:
             super().put(lpath, rpath, recursive=recursive, **options)
 
-    def put_file(self, lpath: str, rpath: str, **options: Any) -> None:
-        """Puts a file to all the hosts."""
-        if not os.path.isdir(lpath):
-            _put(self._own_client(), lpath, cast(str, self._strip_protocol(rpath)))
+    def put_file(self, lpath: str, rpath: str, mode: str = "overwrite", **options: Any) -> None:
+        """Puts a file to all the hosts; with ``mode="create"`` one that is not there yet."""
+        if os.path.isdir(lpath):
+            return
+        if self._intrans:
+            super().put_file(lpath, rpath, mode=mode, **options)
+            return
+        is_new = mode == "create"
+        if is_new and self.exists(rpath):
+            raise FileExistsError(rpath)
+        put(self._own_client(), lpath, cast(str, self._strip_protocol(rpath)), replace=not is_new)
 
     def pipe(self, path: Any, value: bytes | None = None, **options: Any) -> None:
         """Writes the bytes of a file, or those of many by their paths, several at one time."""
@@ -302,101 +346,3 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         from datetime import UTC, datetime
 
         return datetime.fromtimestamp(self.info(path)["mtime"], UTC)
-
-
-class _Remote(io.RawIOBase):
-    """A file of which what is read is fetched. All of it is of one digest, that of the first piece."""
-
-    def __init__(self, client: Client, path: str, size: int) -> None:
-        self._client, self._path, self._size = client, path, size
-        self._at = 0
-        self._digest: str | None = None
-        self._start, self._piece = 0, memoryview(b"")
-        self._ahead = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        if at < 0:
-            raise ValueError(f"position {at} lies before the file's beginning")
-        self._at = at
-        return at
-
-    def readall(self) -> bytes:
-        first, end = self._at, self._size
-        is_here = self._start <= first < self._start + len(self._piece)
-        if end - first < _BLOCK or is_here:
-            rest = bytearray(max(end - first, 0))
-            self.readinto(rest)
-            return bytes(rest)
-        content = self._read(first, end)
-        self._at = end
-        return content
-
-    def readinto(self, buffer: Memory, /) -> int:
-        into = memoryview(cast(Any, buffer)).cast("B")[: max(self._size - self._at, 0)]
-        filled = self._copy(into)
-        if filled < len(into):
-            self._fetch(into[filled:])
-        return len(into)
-
-    def _copy(self, into: memoryview) -> int:
-        """Copies what is here already of what is to be read next, and goes on behind it."""
-        part = self._piece[self._at - self._start :][: len(into)] if self._at >= self._start else self._piece[:0]
-        into[: len(part)] = part
-        self._at += len(part)
-        return len(part)
-
-    def _fetch(self, into: memoryview) -> None:
-        """Fetches what is to be read next: a long piece in its place, a short one with what follows."""
-        reads_on = self._at == self._start + len(self._piece)
-        self._ahead = min(max(2 * self._ahead, _BLOCK), _LONGEST_AHEAD) if reads_on else 0
-        first, end = self._at, self._at + len(into)
-        if len(into) >= self._ahead and len(into) >= _BLOCK:
-            report = self._client.read_into(self._path, into, range=(first, end), digest=self._digest)
-            self._heed(report, end)
-            self._at = end
-            self._start, self._piece = end, memoryview(b"")
-            return
-        # The block that holds the first byte comes as a whole anyway, and so does the last.
-        first = first // _BLOCK * _BLOCK
-        end = min(max(-(-end // _BLOCK) * _BLOCK, end + self._ahead), self._size)
-        self._start, self._piece = first, memoryview(self._read(first, end))
-        self._copy(into)
-
-    def _read(self, first: int, end: int) -> bytes:
-        content, report = self._client.read_exactly(self._path, first, end, self._digest)
-        self._heed(report, end)
-        return content
-
-    def _heed(self, report: FetchReport, end: int) -> None:
-        if report.end < end:
-            raise OSError(f"{self._path} has {report.size} bytes now, not {self._size}: open it again")
-        self._digest = report.digest
-
-
-class _Upload(io.BufferedRandom):
-    """A file that is put to its hosts when it is closed, unless by an error."""
-
-    def __init__(self, path: str, replace: bool, client: Callable[[], Client]) -> None:
-        self._folder = tempfile.mkdtemp(prefix="wellspring-")
-        self._local = os.path.join(self._folder, "file")
-        self._path, self._replace, self._client = path, replace, client
-        # fsspec's own `with` closes a file without a word of the error that ends it.
-        self._handled = sys.exception()
-        super().__init__(io.FileIO(self._local, "w+"))
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        super().close()
-        try:
-            if sys.exception() is self._handled:
-                _put(self._client(), self._local, self._path, self._replace)
-        finally:
-            shutil.rmtree(self._folder, ignore_errors=True)

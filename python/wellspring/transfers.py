@@ -112,11 +112,12 @@ def _split(source: str) -> tuple[list[str], str]:
     hosts, slash, name = source.removeprefix("wellspring://").partition("/")
     if not slash or not hosts:
         raise UsageError(f"`{source}` names no object: write HOST/OBJECT or HOST,HOST/OBJECT")
-    return hosts.split(","), name
+    return _hosts(hosts), name
 
 
 def _hosts(hosts: str | Iterable[str]) -> list[str]:
-    return hosts.split(",") if isinstance(hosts, str) else list(hosts)
+    # As in paths of fsspec, where brackets are a pattern's.
+    return hosts.replace("%5B", "[").replace("%5D", "]").split(",") if isinstance(hosts, str) else list(hosts)
 
 
 def _tell(transfer: _native.Transfer, progress: Progress) -> None:
@@ -248,6 +249,10 @@ class Client:
     ) -> None:
         self.close()
 
+    def reload_keys(self) -> None:
+        """Reads the keys again, as after a change of the cluster key, for transfers that begin from now on."""
+        self._native.reload_keys()
+
     def close(self) -> None:
         """Closes the socket."""
         self._native.close()
@@ -262,22 +267,25 @@ class Client:
         """
         _check(options, GetOptions)
         hosts, name = _split(source)
-        progress, part = options.get("progress"), options.get("range")
+        progress, part, digest = options.get("progress"), options.get("range"), options.get("digest")
+        delete, checksum = options.get("delete", False), options.get("checksum", False)
         if name == "" or name.endswith("/"):
             if output is None:
                 raise UsageError("a directory goes to a directory: name it as the second argument")
             if part is not None:
                 raise UsageError("a range is of one object, not of a directory")
-            delete, checksum = options.get("delete", False), options.get("checksum", False)
+            if digest is not None:
+                raise UsageError("a digest is of one object, not of a directory: ls(digests=True) has its files'")
             tree = self._native.fetch_tree(hosts, name.rstrip("/") or None, output, delete, checksum)
             return _Pending(tree, tree_report, progress)
+        if delete or checksum:
+            raise UsageError("delete= and checksum= are of a directory: HOST/DIR/")
         path = os.fspath(output) if output is not None else name.rpartition("/")[2]
         if part is not None and (output is None or os.path.isdir(path)):
             raise UsageError("a range needs the name of a file: under the object's own it would look like the whole")
         if os.path.isdir(path):
             path = os.path.join(path, name.rpartition("/")[2])
-        force, digest = options.get("force", False), options.get("digest")
-        fetch = self._native.fetch(hosts, name, path, None, force, digest, range=part)
+        fetch = self._native.fetch(hosts, name, path, None, options.get("force", False), digest, range=part)
         return _Pending(fetch, fetch_report, progress)
 
     get = _waiting(_get)
@@ -460,6 +468,10 @@ class Server:
     def events(self) -> Iterator[str]:
         """What happened since the last call, in words for people."""
         yield from self._native.events()
+
+    def reload_keys(self) -> None:
+        """Reads the keys again, as after a change of the cluster key: no transfer ends."""
+        self._native.reload_keys()
 
     def close(self) -> None:
         """Ends its transfers and tells their peers."""

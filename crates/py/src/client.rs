@@ -27,7 +27,13 @@ use crate::transfer::{Failed, Transfer};
 
 /// A client: one socket, any number of transfers at once.
 #[pyclass(frozen, module = "wellspring")]
-pub struct Client(Owned<Arc<wellspring_client::Client>>);
+pub struct Client {
+    client: Owned<Arc<wellspring_client::Client>>,
+    /// What it was made of; its keys are read again from where they came from.
+    config: ClientConfig,
+    keys: Option<PathBuf>,
+    insecure: bool,
+}
 
 #[pymethods]
 impl Client {
@@ -43,15 +49,21 @@ impl Client {
     ) -> PyResult<Self> {
         let mut config = ClientConfig::default().cache(Arc::new(DigestCache::of_user()));
         config.timeout = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
-        config.driver.keys = keys::load(py, keys, insecure)?;
+        config.driver.keys = keys::load(py, keys.clone(), insecure)?;
         config.driver.ports = paths;
         config.driver.send_rate = rate.map(|rate| parse_rate(py, rate)).transpose()?;
-        let client =
-            py.detach(|| wellspring_client::Client::new(config)).map_err(|error| match error {
-                StartError::System(error) => PyErr::from(error),
-                error => of_kind(py, "UsageError", &error.to_string(), Vec::new()),
-            })?;
-        Ok(Client(Owned::new(Arc::new(client), "client")))
+        let client = Owned::new(start(py, config.clone())?, "client");
+        Ok(Client { client, config, keys, insecure })
+    }
+
+    /// Uses the keys that there are now, by another socket: transfers under way end with the keys that they have.
+    fn reload_keys(&self, py: Python<'_>) -> PyResult<()> {
+        self.client.with(|_| ())?;
+        let mut config = self.config.clone();
+        config.driver.keys = keys::load(py, self.keys.clone(), self.insecure)?;
+        let old = self.client.replace(start(py, config)?)?;
+        py.detach(|| drop(old));
+        Ok(())
     }
 
     /// Fetches an object, or a range of it, into a file, into lent memory, or into memory of its own: of `length` bytes
@@ -71,7 +83,7 @@ impl Client {
         range: Option<(i64, Option<i64>)>,
         length: Option<usize>,
     ) -> PyResult<Transfer> {
-        let client = self.0.with(Arc::clone)?;
+        let client = self.client.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let mut options = FetchOptions::new(parse_name(py, name)?).resume(resume);
         options.digest = digest.map(|digest| parse_digest(py, digest)).transpose()?;
@@ -104,7 +116,7 @@ impl Client {
         delete: bool,
         checksum: bool,
     ) -> PyResult<Transfer> {
-        let client = self.0.with(Arc::clone)?;
+        let client = self.client.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let directory = directory.map(|name| parse_name(py, name)).transpose()?;
         let options = TreeOptions::new(directory).delete(delete).checksum(checksum);
@@ -127,7 +139,7 @@ impl Client {
         recursive: bool,
         digests: bool,
     ) -> PyResult<Transfer> {
-        let client = self.0.with(Arc::clone)?;
+        let client = self.client.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let directory = directory.map(|name| parse_name(py, name)).transpose()?;
         let options = TreeOptions::new(directory).checksum(digests).level(!recursive && !digests);
@@ -139,7 +151,7 @@ impl Client {
 
     /// Asks for an object's length and digest.
     fn stat(&self, py: Python<'_>, hosts: Vec<String>, name: &str) -> PyResult<Transfer> {
-        let client = self.0.with(Arc::clone)?;
+        let client = self.client.with(Arc::clone)?;
         let (hosts, name) = (parse_hosts(py, &hosts)?, parse_name(py, name)?);
         Transfer::start(None, move |_| async move {
             let stat = client.stat(&hosts, &name).await.map_err(of_fetch)?;
@@ -162,7 +174,7 @@ impl Client {
         finish_rest: bool,
         resume: bool,
     ) -> PyResult<Transfer> {
-        let client = self.0.with(Arc::clone)?;
+        let client = self.client.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let options = PutOptions::new(parse_name(py, name)?)
             .overwrite(replace)
@@ -195,7 +207,7 @@ impl Client {
         checksum: bool,
         copy_unsafe_links: bool,
     ) -> PyResult<Transfer> {
-        let client = self.0.with(Arc::clone)?;
+        let client = self.client.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let directory = directory.map(|name| parse_name(py, name)).transpose()?;
         let tree = TreeOptions::new(directory).delete(delete).checksum(checksum);
@@ -216,10 +228,18 @@ impl Client {
 
     /// Closes the socket once its transfers are over.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let client = self.0.take()?;
+        let client = self.client.take()?;
         py.detach(|| drop(client));
         Ok(())
     }
+}
+
+fn start(py: Python<'_>, config: ClientConfig) -> PyResult<Arc<wellspring_client::Client>> {
+    let client = py.detach(|| wellspring_client::Client::new(config));
+    client.map(Arc::new).map_err(|error| match error {
+        StartError::System(error) => PyErr::from(error),
+        error => of_kind(py, "UsageError", &error.to_string(), Vec::new()),
+    })
 }
 
 /// Where a fetch writes: to a file, to memory of the caller, to new bytes of that length, or to memory of its own.
@@ -242,7 +262,7 @@ fn destination(
         }
         (None, None) => {
             let own = OwnMemory::new();
-            return Ok((Target::Writer(Box::new(own.clone())), Some(Memory::Own(own)), None));
+            return Ok((Target::Memory(Box::new(own.clone())), Some(Memory::Own(own)), None));
         }
     };
     let lent = LentMemory::new(lent);
@@ -316,6 +336,7 @@ fn of_hosts(kind: &'static str, message: String, hosts: &[HostError]) -> Failed 
         HostTrouble::PortClosed => "port closed",
         HostTrouble::Unresolved => "unresolved",
         HostTrouble::NotFound => "not found",
+        HostTrouble::NotAllowed => "not allowed",
         HostTrouble::Keys => "keys",
         HostTrouble::NoRoom => "no room",
         HostTrouble::Changed => "changed",
@@ -369,7 +390,7 @@ fn of_put(error: PutError) -> Failed {
         PutError::NotAccepted { hosts, .. } => {
             let mut failed = of_hosts("NoHost", message, hosts);
             for (_, _, kind) in &mut failed.hosts {
-                if matches!(*kind, "not found" | "other") {
+                if matches!(*kind, "not found" | "not allowed" | "other") {
                     *kind = "refused";
                 }
             }

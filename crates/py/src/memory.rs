@@ -1,6 +1,7 @@
 //! Memory as the target of a fetch: its own, or lent by Python.
 
-use std::io::{self, Write};
+use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use wellspring_net::store;
@@ -13,7 +14,7 @@ const MAX_RESERVED: u64 = 1 << 30;
 /// Where a fetch writes. Shared by the transfer, which may close it, and what writes.
 #[derive(Clone)]
 pub enum Memory {
-    /// For an object whose length only hosts know: grows as its bytes come in order.
+    /// For an object whose length only hosts know: grows as its bytes come.
     Own(OwnMemory),
     /// Of a length that the caller gave.
     Lent(LentMemory),
@@ -41,7 +42,7 @@ fn cancelled() -> io::Error {
 }
 
 /// Memory of its own; none once it takes no more.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct OwnMemory(Arc<Mutex<Option<Vec<u8>>>>);
 
 impl OwnMemory {
@@ -70,18 +71,36 @@ impl OwnMemory {
     }
 }
 
-impl Write for OwnMemory {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+impl store::Place for OwnMemory {
+    fn write_at(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
         let mut own = self.lock();
         let own = own.as_mut().ok_or_else(cancelled)?;
-        own.try_reserve(bytes.len()).map_err(io::Error::other)?;
-        own.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
+        let place = place(at, bytes.len())?;
+        if own.len() < place.end {
+            own.try_reserve(place.end - own.len()).map_err(io::Error::other)?;
+            // A block that lies before it is still to come.
+            own.resize(place.start.max(own.len()), 0);
+        }
+        let over = bytes.len().min(own.len() - place.start);
+        own[place.start..place.start + over].copy_from_slice(&bytes[..over]);
+        own.extend_from_slice(&bytes[over..]);
         Ok(())
     }
+
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let own = self.lock();
+        let own = own.as_ref().ok_or_else(cancelled)?;
+        let there = own.get(place(at, bytes.len())?).ok_or(io::ErrorKind::UnexpectedEof)?;
+        bytes.copy_from_slice(there);
+        Ok(())
+    }
+}
+
+/// So many bytes from there on.
+fn place(at: u64, len: usize) -> io::Result<Range<usize>> {
+    let start = usize::try_from(at).map_err(io::Error::other)?;
+    let end = start.checked_add(len).ok_or(io::ErrorKind::OutOfMemory)?;
+    Ok(start..end)
 }
 
 /// Memory of the caller, which several threads write to at once; none once it is given back.

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use tokio::runtime::{Builder, Runtime};
 
@@ -67,9 +67,22 @@ impl<T> Owned<T> {
     pub fn with<R>(&self, look: impl FnOnce(&T) -> R) -> PyResult<R> {
         self.check_process()?;
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        let closed =
-            || pyo3::exceptions::PyValueError::new_err(format!("this {} is closed", self.what));
-        value.as_ref().map(look).ok_or_else(closed)
+        value.as_ref().map(look).ok_or_else(|| self.closed())
+    }
+
+    /// Puts another one in its place, and returns it.
+    ///
+    /// # Errors
+    /// `RuntimeError` after fork, `ValueError` if it is closed.
+    pub fn replace(&self, other: T) -> PyResult<T> {
+        self.check_process()?;
+        let mut value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
+        let value = value.as_mut().ok_or_else(|| self.closed())?;
+        Ok(std::mem::replace(value, other))
+    }
+
+    fn closed(&self) -> PyErr {
+        PyValueError::new_err(format!("this {} is closed", self.what))
     }
 
     /// Takes it, once.

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use wellspring_net::DEFAULT_PORT;
 use wellspring_net::store::DigestCache;
-use wellspring_server::{BindError, ServerConfig};
+use wellspring_server::{BindError, ServerConfig, Settings};
 
 use crate::client::parse_rate;
 use crate::errors::of_kind;
@@ -25,6 +25,10 @@ pub struct Server {
     server: Owned<wellspring_server::Server>,
     address: SocketAddr,
     events: Arc<Mutex<VecDeque<String>>>,
+    /// Its keys are read again from where they came from.
+    settings: Settings,
+    keys: Option<PathBuf>,
+    insecure: bool,
 }
 
 #[pymethods]
@@ -43,7 +47,7 @@ impl Server {
         insecure: bool,
         rate: Option<f64>,
     ) -> PyResult<Self> {
-        let keys = keys::load(py, keys, insecure)?;
+        let keyring = keys::load(py, keys.clone(), insecure)?;
         let usage = |text: &str| of_kind(py, "UsageError", text, Vec::new());
         let home = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DEFAULT_PORT);
         let bind: SocketAddr = match bind {
@@ -54,7 +58,7 @@ impl Server {
                 ))
             })?,
         };
-        if keys.is_none() && !bind.ip().to_canonical().is_loopback() {
+        if keyring.is_none() && !bind.ip().to_canonical().is_loopback() {
             check_insecure(bind.ip(), insecure).map_err(|text| usage(&text))?;
         }
         let events = Arc::new(Mutex::new(VecDeque::new()));
@@ -71,16 +75,17 @@ impl Server {
                 }
                 events.push_back(format!("{event:?}"));
             }));
-        config.driver.keys = keys;
+        config.driver.keys = keyring;
         config.driver.send_rate = rate.map(|rate| parse_rate(py, rate)).transpose()?;
-        let runtime = runtime()?;
+        let (runtime, settings) = (runtime()?, config.settings());
         let server = py.detach(|| runtime.block_on(wellspring_server::Server::bind(config)));
         let server = server.map_err(|error| match error {
             BindError::Config(error) => usage(&error.to_string()),
             error => PyOSError::new_err(error.to_string()),
         })?;
         let address = server.local_addr();
-        Ok(Server { server: Owned::new(server, "server"), address, events })
+        let server = Owned::new(server, "server");
+        Ok(Server { server, address, events, settings, keys, insecure })
     }
 
     /// Where it listens, as `IP:PORT`.
@@ -94,6 +99,14 @@ impl Server {
         self.server.check_process()?;
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(events.drain(..).collect())
+    }
+
+    /// Uses the keys that there are now; no transfer ends.
+    fn reload_keys(&self, py: Python<'_>) -> PyResult<()> {
+        let mut settings = self.settings.clone();
+        settings.keys = keys::load(py, self.keys.clone(), self.insecure)?;
+        let reloaded = self.server.with(|server| server.reload(settings))?;
+        reloaded.map_err(|error| of_kind(py, "UsageError", &error.to_string(), Vec::new()))
     }
 
     /// Ends its transfers and tells their peers.
