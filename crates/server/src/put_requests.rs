@@ -279,7 +279,7 @@ impl Handler {
             sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink)),
             complete: held.clone(),
         };
-        let events = self.session_events(session, 0);
+        let events = self.put_events(session);
         let progress = self.handle.receive_object(request, events).map_err(|error| {
             self.leave(group, client, session);
             Refusal::failed(error)
