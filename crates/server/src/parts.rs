@@ -177,6 +177,13 @@ impl Parts {
         }
     }
 
+    /// Who a client is by the keys of the moment, if it may read an object.
+    fn still_may_read(&self, known: &Identity, name: &str) -> Result<Arc<Identity>, Refusal> {
+        let now = self.handler.still_known(known)?;
+        has_right(&now, false, name)?;
+        Ok(now)
+    }
+
     fn timeout(&self) -> Duration {
         self.limits.timeout
     }
@@ -204,6 +211,8 @@ impl Parts {
             has_right(identity, false, &name)?;
         }
         let object = self.object_to_send(writer, &name, digest).await?;
+        // The digest may have taken long: what counts is what the key may now.
+        let identity = identity.map(|known| self.still_may_read(&known, &name)).transpose()?;
         let longest = MAX_SYMBOL_SIZE - self.handler.handle.sealing_overhead();
         let is_possible = is_possible(&geometry) && geometry.symbol_size <= longest;
         if offset + len > object.size || !is_possible {
