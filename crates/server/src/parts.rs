@@ -121,8 +121,7 @@ impl Parts {
             // Clients ask a server, find that another one has other bytes, and go.
             Ok(()) | Err(Ended::Silent(ControlError::Closed)) => {}
             Err(Ended::Silent(error)) => {
-                let (name, reason) = (String::new(), error.to_string());
-                self.handler.tell(ServerEvent::Refused { name, client, reason });
+                self.refused(client, &Refusal::new(RefusalCode::Unsupported, error.to_string()));
             }
             Err(Ended::Refused(refusal)) => {
                 let message = Message::Refused { code: refusal.code, text: &refusal.text };
