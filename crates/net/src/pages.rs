@@ -72,7 +72,11 @@ impl Pages {
     }
 
     /// Questions for these pages, as far as they are not asked for already.
-    pub fn ask(&mut self, wanted: Vec<PageId>, is_live: impl Fn(usize) -> bool) -> Vec<Question> {
+    pub fn ask(
+        &mut self,
+        wanted: impl IntoIterator<Item = PageId>,
+        is_live: impl Fn(usize) -> bool,
+    ) -> Vec<Question> {
         let mut questions = Vec::new();
         for page in wanted {
             if self.asked.len() >= AT_ONCE {

@@ -1,6 +1,7 @@
 //! Blocks that an earlier transfer has left in the part file, verified again: before the transfer, or beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::iter;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,6 +17,8 @@ use crate::store::{Check, PartFile};
 
 /// Nodes up to this length are hashed as a whole \[bytes\].
 const LONGEST_NODE: u64 = 32 << 20;
+/// Nodes whose pages are asked for before they are hashed: no answer has all nodes of a long object gone through.
+const BATCH: usize = 1 << 15;
 /// Bytes hashed in one go \[bytes\].
 const AT_ONCE: u64 = 64 << 20;
 /// Pages that may fail to come before what is not verified yet is fetched again, and that may come wrong from a holder
@@ -35,6 +38,11 @@ pub trait Holders: Send + Sync {
 
     /// So many bytes of the part file are looked at \[bytes\].
     fn looked_at(&self, done: u64);
+
+    /// Whether nobody wants to know any more what is there.
+    fn is_over(&self) -> bool {
+        false
+    }
 }
 
 /// The part file of a transfer, and what is known of its object.
@@ -73,39 +81,59 @@ impl Left<'_> {
         if ranges.is_empty() {
             return Vec::new();
         }
-        let mut there = BTreeSet::new();
+        let (mut there, mut others) = (Vec::new(), ranges.to_vec());
         let block_len = self.object.block_len;
         // Nodes of 32 blocks first: that takes a page for 1,024 blocks.
         let together = block_len * PAGE_NODES;
         if together <= LONGEST_NODE && together < self.object.transfer_len {
-            let whole = nodes_within(ranges, together, self.object.transfer_len);
-            for start in self.right(pages, whole, together).await {
-                let first = start / block_len;
-                let last = (start + together).min(self.object.transfer_len).div_ceil(block_len);
-                there.extend(first as u32..last as u32);
-            }
+            there = self.right(pages, ranges, together).await;
+            others = without(ranges, &there);
         }
-        let mut blocks = nodes_within(ranges, block_len, self.object.transfer_len);
-        blocks.retain(|start| !there.contains(&((start / block_len) as u32)));
-        for start in self.right(pages, blocks, block_len).await {
-            there.insert((start / block_len) as u32);
-        }
-        let runs = runs(there);
+        there.extend(self.right(pages, &others, block_len).await);
+        there.sort_unstable_by_key(|range| range.start);
+        let runs = blocks_within(&there, self.object);
         for run in &runs {
             self.part.note(self.object.byte_range_of_run(run));
         }
         runs
     }
 
-    /// Those of the nodes of that length that have the object's bytes.
-    async fn right(&self, pages: &mut Pages, nodes: Vec<u64>, len: u64) -> Vec<u64> {
-        self.fetch_pages(pages, &nodes, len).await;
-        let mut right = Vec::new();
+    /// Where those nodes of that length within these ranges are that have the object's bytes, ascending.
+    async fn right(&self, pages: &mut Pages, ranges: &[Range<u64>], len: u64) -> Vec<Range<u64>> {
+        let (mut right, mut failures) = (Vec::new(), Failures::default());
+        let mut nodes = nodes_within(ranges, len, self.object.transfer_len);
+        loop {
+            let mut batch: Vec<u64> = nodes.by_ref().take(BATCH).collect();
+            if batch.is_empty() || self.holders.is_over() {
+                return right;
+            }
+            self.fetch_pages(pages, &batch, len, &mut failures).await;
+            {
+                // The others are of no use, whatever is there.
+                let manifest = lock(&pages.manifest);
+                batch.retain(|start| manifest.wanted_for(*start, len).is_none());
+            }
+            self.check(&pages.manifest, &batch, len, &mut right).await;
+        }
+    }
+
+    /// Hashes nodes of which the manifest is known, and adds to `right` where those are that have the object's bytes.
+    async fn check(
+        &self,
+        manifest: &SharedManifest,
+        nodes: &[u64],
+        len: u64,
+        right: &mut Vec<Range<u64>>,
+    ) {
+        let size = self.object.transfer_len;
         for run in nodes.chunk_by(|a, b| a + len == *b) {
             // Not so many at once that nobody hears how far it is, or that it goes on for long when it is given up.
             for run in run.chunks((AT_ONCE / len).max(1) as usize) {
-                let (part, manifest) = (Arc::clone(self.part), Arc::clone(&pages.manifest));
-                let (run, size) = (run.to_vec(), self.object.transfer_len);
+                if self.holders.is_over() {
+                    return;
+                }
+                let (part, manifest) = (Arc::clone(self.part), Arc::clone(manifest));
+                let run = run.to_vec();
                 let done = run.first().copied().unwrap_or(0);
                 self.holders.looked_at(done);
                 let _turn = match self.turns {
@@ -116,29 +144,36 @@ impl Left<'_> {
                 let checked = crate::task::spawn_blocking(move || {
                     check(&part, &manifest, &run, len, size).unwrap_or_default()
                 });
-                right.extend(checked.await.unwrap_or_default());
+                for start in checked.await.unwrap_or_default() {
+                    add(right, start..(start + len).min(size));
+                }
             }
         }
-        right
     }
 
-    /// Has the pages of the manifest fetched that verify these nodes.
-    async fn fetch_pages(&self, pages: &mut Pages, nodes: &[u64], len: u64) {
+    /// Has the pages of the manifest fetched that verify these ascending nodes.
+    async fn fetch_pages(
+        &self,
+        pages: &mut Pages,
+        nodes: &[u64],
+        len: u64,
+        failures: &mut Failures,
+    ) {
+        let manifest = Arc::clone(&pages.manifest);
+        // One of each page of such nodes.
+        let mut nodes = nodes.to_vec();
+        nodes.dedup_by_key(|start| *start / (len * PAGE_NODES));
+        let wanted = |within: &[u64]| -> Vec<PageId> {
+            let manifest = lock(&manifest);
+            within.iter().filter_map(|start| manifest.wanted_for(*start, len)).collect()
+        };
+        let mut open: BTreeSet<PageId> = wanted(&nodes).into_iter().collect();
         let mut asked = JoinSet::new();
-        let mut unanswered = 0;
-        // Wrong pages by who has sent them: a liar costs those it is asked for, and not what others can verify.
-        let mut wrong = BTreeMap::<usize, usize>::new();
-        while unanswered < MAX_FAILURES {
-            let wanted: BTreeSet<PageId> = {
-                let manifest = lock(&pages.manifest);
-                nodes.iter().filter_map(|start| manifest.wanted_for(*start, len)).collect()
-            };
-            let wanted = wanted.into_iter().collect();
-            let is_live = |share| {
-                self.holders.is_live(share) && wrong.get(&share).is_none_or(|n| *n < MAX_FAILURES)
-            };
-            for question in pages.ask(wanted, is_live) {
+        while failures.unanswered < MAX_FAILURES {
+            let is_live = |share| self.holders.is_live(share) && !failures.is_liar(share);
+            for question in pages.ask(open.iter().copied(), is_live) {
                 let page = question.page;
+                open.remove(&page);
                 let questions = pages.with_others(question, is_live);
                 let ask = |question: Question| {
                     let (share, answer) = (question.share, self.holders.ask(question));
@@ -150,21 +185,42 @@ impl Left<'_> {
                     Some((share, page, answer))
                 });
             }
-            let Some(answered) = asked.join_next().await else { return };
+            let Some(answered) = asked.join_next().await else { break };
             match answered {
                 Ok(Some((share, page, Ok(bytes)))) => {
                     if pages.answered(page, &bytes).is_err() {
-                        *wrong.entry(share).or_default() += 1;
+                        *failures.wrong.entry(share).or_default() += 1;
+                        open.insert(page);
+                        continue;
                     }
+                    let below = page.range(self.object.transfer_len);
+                    let first = nodes.partition_point(|start| *start < below.start);
+                    let last = nodes.partition_point(|start| *start < below.end);
+                    open.extend(wanted(&nodes[first..last]));
                 }
                 Ok(Some((_, page, Err(_)))) => {
                     pages.unanswered(page);
-                    unanswered += 1;
+                    open.insert(page);
+                    failures.unanswered += 1;
                 }
-                Ok(None) | Err(_) => unanswered += 1,
+                Ok(None) | Err(_) => failures.unanswered += 1,
             }
         }
         pages.forget_questions();
+    }
+}
+
+/// What went wrong as pages were asked for.
+#[derive(Default)]
+struct Failures {
+    unanswered: usize,
+    /// Wrong pages by who has sent them: a liar costs those it is asked for, and not what others can verify.
+    wrong: BTreeMap<usize, usize>,
+}
+
+impl Failures {
+    fn is_liar(&self, share: usize) -> bool {
+        self.wrong.get(&share).is_some_and(|pages| *pages >= MAX_FAILURES)
     }
 }
 
@@ -183,8 +239,12 @@ pub async fn presume(part: &Arc<PartFile>, object: &ObjectInfo) -> Vec<Range<u32
 
 /// The blocks of an object that lie wholly within these ascending ranges.
 pub fn blocks_within(ranges: &[Range<u64>], object: &ObjectInfo) -> Vec<Range<u32>> {
-    let nodes = nodes_within(ranges, object.block_len, object.transfer_len);
-    runs(nodes.into_iter().map(|start| (start / object.block_len) as u32))
+    let (len, size) = (object.block_len, object.transfer_len);
+    let mut runs = Vec::new();
+    for nodes in ranges.iter().map(|range| nodes_of(range, len, size)).filter(|n| !n.is_empty()) {
+        add(&mut runs, (nodes.start / len) as u32..nodes.end.div_ceil(len) as u32);
+    }
+    runs
 }
 
 /// Where a part file may have bytes of its object; nowhere if that cannot be known.
@@ -215,33 +275,33 @@ fn check(
     Ok(run.iter().zip(nodes).filter(is_right).map(|(start, _)| *start).collect())
 }
 
+/// The nodes of that length that lie within a range: from the beginning of the first to the end of the last.
+fn nodes_of(range: &Range<u64>, len: u64, size: u64) -> Range<u64> {
+    // The object's last one may be shorter.
+    let end = if range.end >= size { size } else { range.end / len * len };
+    range.start.next_multiple_of(len).min(end)..end
+}
+
 /// Beginnings of the nodes of that length that lie within these ranges.
-fn nodes_within(ranges: &[Range<u64>], len: u64, size: u64) -> Vec<u64> {
-    let mut nodes = Vec::new();
-    for range in ranges {
-        let mut start = range.start.next_multiple_of(len);
-        while start < size && (start + len).min(size) <= range.end {
-            nodes.push(start);
-            start += len;
-        }
-    }
-    nodes
+fn nodes_within(ranges: &[Range<u64>], len: u64, size: u64) -> impl Iterator<Item = u64> {
+    ranges.iter().flat_map(move |range| {
+        let nodes = nodes_of(range, len, size);
+        iter::successors(Some(nodes.start), move |start| start.checked_add(len))
+            .take_while(move |start| *start < nodes.end)
+    })
 }
 
-/// The runs of ascending numbers.
-fn runs(blocks: impl IntoIterator<Item = u32>) -> Vec<Range<u32>> {
-    let mut runs: Vec<Range<u32>> = Vec::new();
-    for block in blocks {
-        match runs.last_mut() {
-            Some(run) if run.end == block => run.end += 1,
-            _ => runs.push(block..block + 1),
-        }
+/// Adds a run behind ascending ones.
+fn add<N: Ord>(runs: &mut Vec<Range<N>>, run: Range<N>) {
+    match runs.last_mut() {
+        _ if run.is_empty() => {}
+        Some(last) if last.end == run.start => last.end = run.end,
+        _ => runs.push(run),
     }
-    runs
 }
 
-/// The blocks of ascending runs that are not among those of others.
-pub fn without(all: &[Range<u32>], others: &[Range<u32>]) -> Vec<Range<u32>> {
+/// What of ascending runs is not among others.
+pub fn without<N: Ord + Copy>(all: &[Range<N>], others: &[Range<N>]) -> Vec<Range<N>> {
     let mut others = others.iter().peekable();
     let mut rest = Vec::new();
     for run in all {
@@ -277,13 +337,14 @@ mod tests {
     #[test]
     fn only_what_lies_wholly_within_data_is_looked_at() {
         let ranges = [0..1_000, 1_500..4_096, 5_000..5_500];
-        assert_eq!(nodes_within(&ranges, 1_024, 5_500), [2_048, 3_072, 5_120]);
-        assert_eq!(
-            nodes_within(&ranges, 512, 5_500),
-            [0, 1_536, 2_048, 2_560, 3_072, 3_584, 5_120]
-        );
-        assert_eq!(runs([1, 2, 3, 7, 9, 10]), [1..4, 7..8, 9..11]);
-        assert!(runs([]).is_empty());
+        let nodes = |len| nodes_within(&ranges, len, 5_500).collect::<Vec<_>>();
+        assert_eq!(nodes(1_024), [2_048, 3_072, 5_120]);
+        assert_eq!(nodes(512), [0, 1_536, 2_048, 2_560, 3_072, 3_584, 5_120]);
+        let object = |len| ObjectInfo::in_blocks_of(len, 5_500, 512, 0);
+        assert_eq!(blocks_within(&ranges, &object(1_024)), [2..4, 5..6]);
+        let next_to_each_other = [0..1_500, 2_048..3_072, 3_072..4_096];
+        assert_eq!(blocks_within(&next_to_each_other, &object(1_024)), [0..1, 2..4]);
+        assert!(blocks_within(&[4_097..5_119, 5_121..5_500], &object(1_024)).is_empty());
     }
 
     #[test]

@@ -84,14 +84,20 @@ pub(super) enum Outcome {
 
 /// An event of one of the server's sessions.
 pub(super) enum SessionReport {
-    Scdp {
+    /// Of one that sends by SCDP.
+    Send {
         session: SessionId,
-        /// Tells a session from an earlier one of the same number.
-        epoch: u8,
+        /// Its number among all that send, by which it is told from others of the same session number.
+        number: u64,
         event: SessionEvent,
     },
+    /// Of one that receives.
+    Put { session: SessionId, event: SessionEvent },
+    /// Of one that sends by NDP.
     Ndp {
         session: SessionId,
+        /// As of those that send by SCDP.
+        number: u64,
         event: SessionEvent<ndp::ReceiveStats, ndp::SendStats>,
     },
 }

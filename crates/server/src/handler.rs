@@ -262,12 +262,12 @@ impl Handler {
         Ok(object_of(size, geometry, tag))
     }
 
-    /// Where the driver tells of a session: into the channel of the server's task.
-    pub(super) fn session_events(&self, session: SessionId, epoch: u8) -> EventSink {
+    /// Where the driver tells of a session that receives: into the channel of the server's task.
+    pub(super) fn put_events(&self, session: SessionId) -> EventSink {
         let reports = self.reports.clone();
         Box::new(move |event| {
             // Nobody listens only when the server is going away.
-            let _ = reports.send(SessionReport::Scdp { session, epoch, event });
+            let _ = reports.send(SessionReport::Put { session, event });
         })
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 use wellspring_core::{Rate, SessionId};
-use wellspring_trust::Keyring;
+use wellspring_trust::{Identity, Keyring};
 use wellspring_wire::control::RefusalCode;
 
 use super::Server;
@@ -104,6 +104,15 @@ impl Handler {
     /// The keys at the moment, if there are any.
     pub(super) fn keyring(&self) -> Option<Arc<Keyring>> {
         lock(&self.keyring).clone()
+    }
+
+    /// Who a client is by the keys of the moment.
+    pub(super) fn still_known(&self, known: &Identity) -> Result<Arc<Identity>, Refusal> {
+        let keyring = self.keyring();
+        let found = keyring.as_ref().and_then(|keyring| keyring.identity(known.fingerprint));
+        found
+            .map(Arc::clone)
+            .ok_or_else(|| Refusal::new(RefusalCode::NotAllowed, "the key is not known any more"))
     }
 
     /// Refuses to begin anything if the server is about to stop.

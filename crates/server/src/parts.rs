@@ -121,8 +121,7 @@ impl Parts {
             // Clients ask a server, find that another one has other bytes, and go.
             Ok(()) | Err(Ended::Silent(ControlError::Closed)) => {}
             Err(Ended::Silent(error)) => {
-                let (name, reason) = (String::new(), error.to_string());
-                self.handler.tell(ServerEvent::Refused { name, client, reason });
+                self.refused(client, &Refusal::new(RefusalCode::Unsupported, error.to_string()));
             }
             Err(Ended::Refused(refusal)) => {
                 let message = Message::Refused { code: refusal.code, text: &refusal.text };
@@ -177,6 +176,13 @@ impl Parts {
         }
     }
 
+    /// Who a client is by the keys of the moment, if it may read an object.
+    fn still_may_read(&self, known: &Identity, name: &str) -> Result<Arc<Identity>, Refusal> {
+        let now = self.handler.still_known(known)?;
+        has_right(&now, false, name)?;
+        Ok(now)
+    }
+
     fn timeout(&self) -> Duration {
         self.limits.timeout
     }
@@ -204,6 +210,8 @@ impl Parts {
             has_right(identity, false, &name)?;
         }
         let object = self.object_to_send(writer, &name, digest).await?;
+        // The digest may have taken long: what counts is what the key may now.
+        let identity = identity.map(|known| self.still_may_read(&known, &name)).transpose()?;
         let longest = MAX_SYMBOL_SIZE - self.handler.handle.sealing_overhead();
         let is_possible = is_possible(&geometry) && geometry.symbol_size <= longest;
         if offset + len > object.size || !is_possible {

@@ -2,7 +2,6 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 use wellspring_transport::scdp::ObjectInfo;
@@ -10,7 +9,7 @@ use wellspring_wire::control::RefusalCode;
 
 use super::ServerEvent;
 use super::answer::Refusal;
-use super::checking::Checking;
+use super::checking::{Checking, Steps};
 use super::handler::{Handler, lock};
 use super::puts::Stage;
 use super::taking::{Putter, Taking};
@@ -22,7 +21,7 @@ use crate::store::PartFile;
 /// The client that offers an object, while it is verified what is there of it.
 struct Offerer {
     putter: Putter,
-    done: Arc<AtomicU64>,
+    steps: Arc<Steps>,
     over: watch::Receiver<bool>,
 }
 
@@ -33,18 +32,30 @@ impl Holders for Offerer {
 
     fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
         let (page, mut over) = (question.page, self.over.clone());
-        let asked = self.putter.ask(question);
+        let (steps, open) = (Arc::clone(&self.steps), self.steps.question());
+        let works = Arc::clone(&steps);
+        let asked = self.putter.ask_long(question, move |hashed, _| works.pending(hashed));
         Box::pin(async move {
+            let _open = open;
             tokio::select! {
                 biased;
-                answered = asked => answered,
+                answered = asked => {
+                    if answered.1.is_ok() {
+                        steps.answered();
+                    }
+                    answered
+                }
                 _ = over.wait_for(|over| *over) => (page, Err(AskError::Stopped)),
             }
         })
     }
 
     fn looked_at(&self, done: u64) {
-        self.done.store(done, Ordering::Relaxed);
+        self.steps.look_at(done);
+    }
+
+    fn is_over(&self) -> bool {
+        *self.over.borrow()
     }
 }
 
@@ -57,7 +68,7 @@ impl Handler {
         object: ObjectInfo,
         part: Arc<PartFile>,
     ) {
-        let (checking, done, over) = Checking::begin(crate::clock::now());
+        let (checking, steps, over) = Checking::begin(crate::clock::now());
         match lock(&self.puts).get_mut(taking.session) {
             Some(put) => put.stage = Stage::Checking(checking),
             None => return,
@@ -67,7 +78,7 @@ impl Handler {
             let mut pages = taking.pages(&object);
             let held = {
                 let putter = taking.putter(&handler.requester);
-                let holders = Offerer { putter, done, over: over.clone() };
+                let holders = Offerer { putter, steps, over: over.clone() };
                 let turns = Some(&handler.checks);
                 let left = Left { part: &part, object: &object, holders: &holders, turns };
                 left.blocks(&mut pages).await

@@ -279,7 +279,7 @@ impl Handler {
             sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink)),
             complete: held.clone(),
         };
-        let events = self.session_events(session, 0);
+        let events = self.put_events(session);
         let progress = self.handle.receive_object(request, events).map_err(|error| {
             self.leave(group, client, session);
             Refusal::failed(error)
@@ -381,10 +381,10 @@ impl Handler {
 
     /// Gives up objects that get on too slowly to be worth the space that is held for them.
     pub(super) fn end_idle_puts(&self, now: Instant) {
-        let idle = lock(&self.puts).give_up_idle(now);
+        let idle = lock(&self.puts).idle(now);
         for session in idle {
-            // A driver that has stopped has ended its sessions.
-            let _ = self.handle.cancel(session);
+            let code = RefusalCode::TooSlow;
+            self.give_up_put(session, code, code.to_string());
         }
     }
 
@@ -426,9 +426,7 @@ impl Handler {
             }
             SessionEvent::Failed(failure) => {
                 let (name, client, group) = (put.shown.clone(), put.client, put.group.take());
-                let too_slow =
-                    put.too_slow.then(|| (RefusalCode::TooSlow, RefusalCode::TooSlow.to_string()));
-                let given_up = put.given_up.take().or(too_slow);
+                let given_up = put.given_up.take();
                 let (code, reason) =
                     given_up.unwrap_or_else(|| (RefusalCode::Failed, failure.to_string()));
                 puts.end(session, Stage::Failed(code));

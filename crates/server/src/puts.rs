@@ -67,9 +67,7 @@ pub(super) struct Put {
     pub left_group: bool,
     pub stage: Stage,
     symbol_size: u16,
-    /// It was given up since it got on too slowly.
-    pub too_slow: bool,
-    /// Why else it was given up here.
+    /// Why it was given up here.
     pub given_up: Option<(RefusalCode, String)>,
     /// How long it may get on too slowly before it is given up.
     patience: Duration,
@@ -129,10 +127,14 @@ impl SignsOfLife {
 }
 
 impl Put {
-    /// Whether it has got on by less than [`LEAST_PROGRESS`] in its patience.
+    /// Whether it has got on by less than [`LEAST_PROGRESS`] in its patience, or its client does not do its part as it is
+    /// verified what was left.
     fn is_idle(&mut self, now: Instant) -> bool {
-        let Stage::Receiving(_, progress) = &self.stage else { return false };
-        let symbols = progress.symbols();
+        let symbols = match &mut self.stage {
+            Stage::Checking(checking) => return checking.is_idle(now, self.patience),
+            Stage::Receiving(_, progress) => progress.symbols(),
+            _ => return false,
+        };
         let (before, since) = *self.got_on.get_or_insert((symbols, now));
         let bytes = symbols.saturating_sub(before) * u64::from(self.symbol_size);
         if bytes >= LEAST_PROGRESS.min(self.size) {
@@ -230,12 +232,9 @@ impl Puts {
         self.all.remove(&session);
     }
 
-    /// Gives up those that get on too slowly to be worth the space that is held for them.
-    pub(super) fn give_up_idle(&mut self, now: Instant) -> Vec<SessionId> {
-        let idle = |(session, put): (&SessionId, &mut Put)| {
-            put.too_slow |= put.is_idle(now);
-            put.too_slow.then_some(*session)
-        };
+    /// Those that get on too slowly to be worth the space that is held for them.
+    pub(super) fn idle(&mut self, now: Instant) -> Vec<SessionId> {
+        let idle = |(session, put): (&SessionId, &mut Put)| put.is_idle(now).then_some(*session);
         self.all.iter_mut().filter_map(idle).collect()
     }
 
@@ -386,7 +385,6 @@ impl Puts {
             stage: Stage::Opening,
             symbol_size: offer.geometry.symbol_size,
             patience: config.idle_put.max(waits * 2),
-            too_slow: false,
             given_up: None,
             got_on: None,
             signs: SignsOfLife::default(),

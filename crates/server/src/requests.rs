@@ -167,7 +167,7 @@ impl Handler {
             return Err(Refusal::new(RefusalCode::NotAllowed, "the key is not known any more"));
         };
         if is_sample(name.as_str()) {
-            return Ok(());
+            return self.still_known(identity).map(drop);
         }
         has_right(identity, put, name.as_str())
     }
@@ -241,14 +241,14 @@ impl Handler {
     /// Takes in what happened in a session.
     pub(super) fn on_session(self: &Arc<Self>, report: SessionReport) {
         match report {
-            SessionReport::Scdp { session, epoch, event } if lock(&self.sends).holds(session) => {
-                self.on_send_event((Kind::Scdp, session, epoch), event, |name, client, stats| {
+            SessionReport::Send { session, number, event } => {
+                self.on_send_event((Kind::Scdp, session, number), event, |name, client, stats| {
                     ServerEvent::Sent { name, client, stats }
                 });
             }
-            SessionReport::Scdp { session, event, .. } => self.on_put_event(session, event),
-            SessionReport::Ndp { session, event } => {
-                self.on_send_event((Kind::Ndp, session, 0), event, |name, client, stats| {
+            SessionReport::Put { session, event } => self.on_put_event(session, event),
+            SessionReport::Ndp { session, number, event } => {
+                self.on_send_event((Kind::Ndp, session, number), event, |name, client, stats| {
                     ServerEvent::SentNdp { name, client, stats }
                 });
             }

@@ -48,7 +48,7 @@ impl Handler {
 
     fn send(&self, shown: Shown<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Refusal> {
         let Shown { client, cookie, account } = shown;
-        let replaces = {
+        let (number, replaces) = {
             let mut sends = lock(&self.sends);
             if let Some(answer) = sends.known(client, wanted)? {
                 return Ok(answer);
@@ -65,7 +65,7 @@ impl Handler {
             // the number is free when the new one comes.
             let _ = self.handle.cancel(wanted.session);
         }
-        let opened = self.open_send(client, wanted);
+        let opened = self.open_send(client, wanted, number);
         let (outcome, running) = match opened {
             Ok(Ok(running)) => (Ok(Outcome::Accepted), Some(running)),
             Ok(Err(answer)) => (Ok(answer), None),
@@ -74,15 +74,16 @@ impl Handler {
         if running.is_none() {
             self.jar.give_back(cookie);
         }
-        lock(&self.sends).opened(wanted, running);
+        lock(&self.sends).opened(wanted, number, running);
         outcome
     }
 
-    /// Opens the session; or what is to be answered first.
+    /// Opens the session that was admitted by that number; or what is to be answered first.
     fn open_send(
         &self,
         client: SocketAddr,
         wanted: &Wanted<'_>,
+        number: u64,
     ) -> Result<Result<SessionProgress, Outcome>, Refusal> {
         let object = match self.object_to_send(wanted.name, wanted.digest)? {
             Ok(object) => object,
@@ -91,11 +92,11 @@ impl Handler {
         let name = object.name.clone();
         let (progress, share, resumed) = match wanted.scdp {
             Some(start) => {
-                let progress = self.send_by_scdp(client, start, object)?;
+                let progress = self.send_by_scdp(client, start, (number, object))?;
                 let share = (start.share_index, start.share_count);
                 (progress, share, start.resume.is_some())
             }
-            None => (self.send_by_ndp(client, wanted.session, object)?, (0, 1), false),
+            None => (self.send_by_ndp(client, wanted.session, (number, object))?, (0, 1), false),
         };
         self.tell(ServerEvent::Sending { name, client, share, resumed });
         Ok(Ok(progress))
@@ -105,7 +106,7 @@ impl Handler {
         &self,
         client: SocketAddr,
         start: &Start<'_>,
-        opened: OpenObject,
+        (number, opened): (u64, OpenObject),
     ) -> Result<SessionProgress, Refusal> {
         let session = start.session;
         let object = self.object_info(opened.size, opened.digest.tag(), &start.geometry)?;
@@ -123,7 +124,11 @@ impl Handler {
             initial_window: start.geometry.initial_window,
             resume,
         };
-        let events = self.session_events(session, resume.map_or(0, |at| at.epoch));
+        let reports = self.reports.clone();
+        let events = Box::new(move |event| {
+            // Nobody listens only when the server is going away.
+            let _ = reports.send(SessionReport::Send { session, number, event });
+        });
         let progress = self.handle.send_object(request, events).map_err(Refusal::failed)?;
         self.wait_for_client(session, start.timeout_ms);
         Ok(progress)
@@ -133,7 +138,7 @@ impl Handler {
         &self,
         client: SocketAddr,
         session: SessionId,
-        opened: OpenObject,
+        (number, opened): (u64, OpenObject),
     ) -> Result<SessionProgress, Refusal> {
         if opened.size == 0 {
             let text = "an empty object needs no transfer";
@@ -142,7 +147,7 @@ impl Handler {
         let reports = self.reports.clone();
         let events = Box::new(move |event| {
             // Nobody listens only when the server is going away.
-            let _ = reports.send(SessionReport::Ndp { session, event });
+            let _ = reports.send(SessionReport::Ndp { session, number, event });
         });
         let (size, source) = (opened.size, Arc::new(opened.source));
         self.handle.ndp().send(session, size, source, client, events).map_err(Refusal::failed)
@@ -151,7 +156,7 @@ impl Handler {
     /// Takes in what happened in a session that sends; `sent` is the event of its success.
     pub(super) fn on_send_event<R: Debug, S: Debug>(
         &self,
-        (kind, session, epoch): (Kind, SessionId, u8),
+        (kind, session, number): (Kind, SessionId, u64),
         event: SessionEvent<R, S>,
         sent: impl FnOnce(String, SocketAddr, S) -> ServerEvent,
     ) {
@@ -159,7 +164,7 @@ impl Handler {
             tracing::debug!(?session, ?event, "sending");
             return;
         }
-        let Some((client, name)) = lock(&self.sends).end(kind, session, epoch) else { return };
+        let Some((client, name)) = lock(&self.sends).end(kind, session, number) else { return };
         match event {
             SessionEvent::Sent { stats } => self.tell(sent(name, client, stats)),
             SessionEvent::Failed(failure) => {

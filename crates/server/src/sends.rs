@@ -132,19 +132,21 @@ impl Sends {
         }
         Ok(match epoch.cmp(&open.epoch) {
             Ordering::Equal if open.running.is_some() => Some(Outcome::Accepted),
-            // Being opened, or overtaken by a later request.
+            // Being opened, or overtaken by a later request. A later one is repeated, and answered once the one
+            // before it runs, which can be ended then.
             Ordering::Equal | Ordering::Less => Some(Outcome::Nothing),
+            Ordering::Greater if open.running.is_none() => Some(Outcome::Nothing),
             Ordering::Greater => None,
         })
     }
 
-    /// Takes a place for the session; true if an earlier life of it is to be ended.
+    /// Takes a place for the session. Returns its number among all, and whether an earlier life of it is to be ended.
     pub(super) fn admit(
         &mut self,
         client: SocketAddr,
         wanted: &Wanted<'_>,
         (quotas, account): (&Arc<Quotas>, Option<&Account>),
-    ) -> Result<bool, Refusal> {
+    ) -> Result<(u64, bool), Refusal> {
         let key = wanted.key();
         let (replaces, places) = match self.open.remove(&key) {
             Some(earlier) => (earlier.running.is_some(), earlier.places),
@@ -163,7 +165,7 @@ impl Sends {
             places,
         };
         self.open.insert(key, sending);
-        Ok(replaces)
+        Ok((self.begun, replaces))
     }
 
     /// Notes where the bytes come from that SCDP is to send.
@@ -180,15 +182,21 @@ impl Sends {
         self.open.values().find(is_it).and_then(|open| open.source.clone())
     }
 
-    /// Notes what became of a session that was admitted: it runs, or it could not be opened.
-    pub(super) fn opened(&mut self, wanted: &Wanted<'_>, running: Option<SessionProgress>) {
-        match running {
-            None => drop(self.open.remove(&wanted.key())),
-            Some(progress) => {
-                if let Some(open) = self.open.get_mut(&wanted.key()) {
-                    open.running = Some(progress);
-                }
-            }
+    /// Notes what became of the session that was admitted by that number: it runs, or it could not be opened. Meanwhile it may
+    /// be over, and another one have its place.
+    pub(super) fn opened(
+        &mut self,
+        wanted: &Wanted<'_>,
+        number: u64,
+        running: Option<SessionProgress>,
+    ) {
+        let key = wanted.key();
+        let Some(open) = self.open.get_mut(&key).filter(|open| open.number == number) else {
+            return;
+        };
+        open.running = running;
+        if open.running.is_none() {
+            self.open.remove(&key);
         }
     }
 
@@ -232,16 +240,116 @@ impl Sends {
         Some(open.client)
     }
 
-    /// Takes out a session that is over, unless it was replaced by one of a later epoch. To whom
-    /// it sent, and what.
+    /// Takes out a session that is over, unless it was replaced by a later one. To whom it sent, and what.
     pub(super) fn end(
         &mut self,
         kind: Kind,
         session: SessionId,
-        epoch: u8,
+        number: u64,
     ) -> Option<(SocketAddr, String)> {
         let key = (kind, session);
-        self.open.get(&key).filter(|open| open.epoch == epoch)?;
+        self.open.get(&key).filter(|open| open.number == number)?;
         self.open.remove(&key).map(|open| (open.client, open.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use wellspring_wire::control::{Geometry, Name, ResumeAt};
+
+    use super::*;
+
+    struct Table {
+        sends: Sends,
+        places: Arc<Places>,
+        quotas: Arc<Quotas>,
+        _home: tempfile::TempDir,
+    }
+
+    const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 1], 7);
+
+    impl Table {
+        fn new() -> Self {
+            let home = tempfile::tempdir().expect("temporary directory");
+            let places = Places::new("sends", 9, 9);
+            let quotas = Quotas::open(home.path()).expect("no ledger");
+            Table { sends: Sends::new(Arc::clone(&places)), places, quotas, _home: home }
+        }
+
+        fn known(&mut self, start: &Start<'_>) -> Option<Outcome> {
+            let known = self.sends.known(CLIENT.into(), &wanted(start));
+            known.map_err(|refusal| refusal.text).expect("the same client")
+        }
+
+        fn admit(&mut self, start: &Start<'_>) -> (u64, bool) {
+            let admitted = self.sends.admit(CLIENT.into(), &wanted(start), (&self.quotas, None));
+            admitted.map_err(|refusal| refusal.text).expect("there is room")
+        }
+
+        fn end(&mut self, number: u64) -> bool {
+            self.sends.end(Kind::Scdp, SessionId(5), number).is_some()
+        }
+    }
+
+    fn start(epoch: u8) -> Start<'static> {
+        let resume = ResumeAt { epoch, floor: 0, horizon: 0 };
+        Start {
+            session: SessionId(5),
+            name: Name::new("x").expect("a name"),
+            digest: [1; 32],
+            share_index: 0,
+            share_count: 1,
+            geometry: Geometry { symbol_size: 1_000, symbols_per_block: 10, initial_window: 1 },
+            resume: (epoch > 0).then_some(resume),
+            timeout_ms: 0,
+        }
+    }
+
+    fn wanted<'a>(start: &'a Start<'a>) -> Wanted<'a> {
+        Wanted {
+            session: start.session,
+            name: "x",
+            digest: start.digest,
+            purpose: Purpose::of_start(start),
+            scdp: Some(start),
+        }
+    }
+
+    fn running() -> Option<SessionProgress> {
+        Some(SessionProgress::new(1_000))
+    }
+
+    #[test]
+    fn a_later_start_replaces_one_that_runs_and_waits_for_one_that_is_being_opened() {
+        let mut table = Table::new();
+        let (first, later) = (start(0), start(1));
+        assert_eq!(table.admit(&first), (1, false));
+        assert!(matches!(table.known(&later), Some(Outcome::Nothing)), "nothing to end yet");
+        table.sends.opened(&wanted(&first), 1, running());
+        assert!(matches!(table.known(&first), Some(Outcome::Accepted)));
+        assert!(table.known(&later).is_none());
+        assert_eq!(table.admit(&later), (2, true));
+        assert!(!table.end(1), "its place is another's");
+        assert_eq!(table.places.taken(), 1);
+        assert!(table.end(2));
+        assert_eq!(table.places.taken(), 0);
+    }
+
+    #[test]
+    fn what_became_of_a_session_is_not_noted_at_another_one_of_its_number() {
+        let mut table = Table::new();
+        let start = start(0);
+        // Over before it is noted that it runs.
+        assert_eq!(table.admit(&start), (1, false));
+        assert!(table.end(1));
+        assert_eq!(table.admit(&start), (2, false));
+        for running in [None, running()] {
+            table.sends.opened(&wanted(&start), 1, running);
+            assert!(matches!(table.known(&start), Some(Outcome::Nothing)), "being opened");
+        }
+        table.sends.opened(&wanted(&start), 2, None);
+        assert_eq!((table.sends.count(), table.places.taken()), (0, 0));
     }
 }

@@ -95,6 +95,15 @@ impl Putter {
         &self,
         question: Question,
     ) -> Pin<Box<dyn Future<Output = Answered> + Send + 'static>> {
+        self.ask_long(question, |_, _| {})
+    }
+
+    /// As [`ask`](Self::ask); `pending` is told how far the client says that it is with the answer.
+    pub(super) fn ask_long(
+        &self,
+        question: Question,
+        pending: impl Fn(u64, u64) + Send + Sync + 'static,
+    ) -> Pin<Box<dyn Future<Output = Answered> + Send + 'static>> {
         let Putter { requester, client, name, digest } = self.clone();
         Box::pin(async move {
             let Question { page, cookie, .. } = question;
@@ -105,7 +114,7 @@ impl Putter {
                 index: page.index,
             };
             let mut cookie = *cookie.lock().await;
-            let answer = requester.ask_with(client, &request, &mut cookie, PATIENCE, &|_, _| {});
+            let answer = requester.ask_with(client, &request, &mut cookie, PATIENCE, &pending);
             let nodes = match answer.await {
                 Ok(Answer::Manifest(nodes)) => Ok(nodes),
                 Ok(_) => Err(AskError::Nonsense),

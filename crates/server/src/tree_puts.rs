@@ -328,7 +328,7 @@ impl Handler {
         id: [u8; 16],
         surplus: bool,
     ) -> Result<Lacks, Refusal> {
-        if surplus && !self.config.allow_overwrite {
+        if surplus && !self.permissions().overwrite {
             let text = "this server lets nothing be removed (it runs without --allow-overwrite)";
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }
@@ -365,7 +365,7 @@ impl Handler {
     fn how(&self, tree: &TakenTree) -> Scan {
         let (digests, keeps) = (tree.has_digests, tree.keeps);
         Scan {
-            hidden: self.config.allow_hidden,
+            hidden: self.permissions().hidden,
             deep: true,
             digests,
             keeps,

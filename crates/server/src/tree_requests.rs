@@ -32,7 +32,7 @@ impl Handler {
     ) -> Result<Outcome, Refusal> {
         let Shown { client, cookie, .. } = shown;
         let name = self.tree_name(text)?;
-        if name.part.is_of_put() && !self.config.allow_put {
+        if name.part.is_of_put() && !self.permissions().put {
             let text = "this server takes no objects (it runs without --allow-put)";
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use wellspring_wire::control::Cookie;
 
+use super::address_limit::source_of;
 use super::listed::Listed;
 use super::taken_tree::TakenTree;
 use crate::store::{Digest, Fingerprint};
@@ -26,6 +27,8 @@ const MAX_MADE_LEN: u64 = 64 << 20;
 const MAX_JOBS: usize = 256;
 /// Of these under way at one time, at most: they hold threads.
 const MAX_RUNNING: usize = 8;
+/// Of these for one address, at most: reading all files of a directory can take hours.
+const MAX_RUNNING_AN_ADDRESS: usize = 2;
 
 /// What was made of trees.
 #[derive(Default)]
@@ -92,9 +95,11 @@ impl Kept {
         self.job(client, cookie).map(|job| job.made)
     }
 
-    /// Begins to make something for a cookie; false if too much is under way.
+    /// Begins to make something for a cookie; false if too much is under way, of all or of the client's.
     pub(super) fn begin_job(&mut self, client: SocketAddr, cookie: Cookie) -> bool {
-        if self.jobs.iter().filter(|job| job.made.is_none()).count() >= MAX_RUNNING {
+        let running = || self.jobs.iter().filter(|job| job.made.is_none());
+        let own = running().filter(|job| source_of(job.client) == source_of(client));
+        if running().count() >= MAX_RUNNING || own.count() >= MAX_RUNNING_AN_ADDRESS {
             return false;
         }
         self.forget_job(client, cookie);
@@ -187,5 +192,27 @@ impl Kept {
         {
             self.listings.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_cannot_have_everything_that_is_made_at_one_time() {
+        let mut kept = Kept::default();
+        let client = |host: u8, port: u16| SocketAddr::from(([192, 0, 2, host], port));
+        let cookie = |number| Cookie([number; 16]);
+        let begun = (0..9).filter(|n| kept.begin_job(client(1, 7 + u16::from(*n)), cookie(*n)));
+        assert_eq!(begun.count(), MAX_RUNNING_AN_ADDRESS);
+        assert!(kept.begin_job(client(2, 7), cookie(9)), "another address");
+        kept.end_job(client(1, 7), cookie(0), Some(Digest([0; 32])));
+        assert!(kept.begin_job(client(1, 7), cookie(10)), "one has ended");
+        assert!(!kept.begin_job(client(1, 7), cookie(11)));
+        kept.end_job(client(1, 7), cookie(10), None);
+        assert!(kept.begin_job(client(1, 7), cookie(11)), "one could not be made");
+        let begun = (3..20).filter(|host| kept.begin_job(client(*host, 7), cookie(*host)));
+        assert_eq!(begun.count(), MAX_RUNNING - 3);
     }
 }

@@ -107,7 +107,7 @@ impl Keyring {
     }
 
     /// Who has the key of that fingerprint, if it is trusted.
-    pub(crate) fn identity(&self, fingerprint: Fingerprint) -> Option<&Arc<Identity>> {
+    pub fn identity(&self, fingerprint: Fingerprint) -> Option<&Arc<Identity>> {
         let peers = self.peers.iter().map(|(_, identity)| identity);
         let clusters = self.clusters.iter().map(|(_, identity)| identity);
         peers.chain(clusters).find(|identity| identity.fingerprint == fingerprint)

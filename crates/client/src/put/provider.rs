@@ -34,6 +34,8 @@ pub(crate) struct Provider {
     manifests: Manifests,
     /// Its sections are being hashed.
     is_hashing: AtomicBool,
+    /// How far that is.
+    hashed: HashProgress,
     at_work: Arc<Semaphore>,
     handle: DriverHandle,
     runtime: tokio::runtime::Handle,
@@ -69,6 +71,7 @@ impl Providers {
             receivers: receivers.into_iter().map(canonical).collect(),
             manifests,
             is_hashing: AtomicBool::new(false),
+            hashed: HashProgress::default(),
             at_work: Arc::new(Semaphore::new(AT_WORK)),
             handle,
             runtime: tokio::runtime::Handle::current(),
@@ -109,7 +112,7 @@ impl Provider {
             let reply = self.page(page);
             let reply = match &reply {
                 Some(nodes) => Reply::Manifest { nodes: nodes.as_flattened() },
-                None => Reply::Pending { done: 0, total: self.size },
+                None => Reply::Pending { done: self.hashed.done(), total: self.size },
             };
             emit_reply(nonce, &reply, &mut message.bytes);
             // A lost reply is asked for again.
@@ -131,7 +134,7 @@ impl Provider {
         if self.is_hashing.swap(true, Ordering::AcqRel) {
             return None;
         }
-        let (_, sections) = hash_sections(&self.file, self.size, &HashProgress::default()).ok()?;
+        let (_, sections) = hash_sections(&self.file, self.size, &self.hashed).ok()?;
         // Of other bytes, if the file has changed: then its receivers refuse them.
         self.manifests.learn(self.digest, sections);
         at_hand()

@@ -13,12 +13,12 @@ use crate::served::{GUARD, Served, by_lttp, loopback, runtime};
 use wellspring_client::store::Existing;
 use wellspring_client::{Client, ClientConfig, FetchError, FetchReport, Host, Target};
 use wellspring_core::{Duration as Span, Time};
-use wellspring_server::ServerEvent;
+use wellspring_server::{ServerConfig, ServerEvent};
 use wellspring_testkit::random_bytes;
 use wellspring_testkit::wait::wait_until;
 use wellspring_trust::{
     ClusterKey, Folders, Greeted, Keyring, Opener, PrivateKey, Rights, Sealer, StreamGreeting,
-    StreamTrouble, TrustCounters,
+    StreamTrouble, TrustCounters, private_from_text, private_to_text,
 };
 use wellspring_wire::control::{Name, RefusalCode};
 use wellspring_wire::lttp::{
@@ -373,6 +373,39 @@ fn clients_without_keys_without_trust_and_without_rights_are_sent_nothing_and_to
     assert_eq!((counted.handshakes, counted.handshakes_untrusted), (1, 1));
     let sends = |event: &ServerEvent| matches!(event, ServerEvent::SendingPart { .. });
     assert!(!place.told().iter().any(sends));
+}
+
+#[test]
+fn a_key_that_is_taken_away_after_its_handshake_is_sent_no_part() {
+    let (client, server) = pinned(Rights::all());
+    let own = server.own().map(private_to_text).expect("a key");
+    let place = Place::new((Some(client), Some(server)));
+    let keys = place.keys.clone().expect("keys");
+    let mut connections = [Connection::open(&place), Connection::open(&place)];
+    for connection in &mut connections {
+        connection.greet(&keys).expect("trusted");
+    }
+    let own = || private_from_text(&own).expect("a key");
+    let reload = |keyring: Keyring| {
+        let mut settings = ServerConfig::new(loopback(), ".".into()).settings();
+        settings.keys = Some(Arc::new(keyring));
+        place.served.server.reload(settings).expect("reloaded");
+    };
+    let mut refusal = |number: usize| {
+        let connection: &mut Connection = &mut connections[number];
+        connection.request("object");
+        let (code, text) = connection.refusal();
+        assert_eq!(code, RefusalCode::NotAllowed);
+        text
+    };
+    let alice = keys.own().expect("a key").public();
+    let puts = Rights { put: Folders::all(), ..Rights::default() };
+    reload(Keyring::new().with_own(own()).with_peer(peer("alice", alice, puts)));
+    let text = refusal(0);
+    assert!(text.contains("no right to read object"), "{text}");
+    reload(Keyring::new().with_own(own()));
+    let text = refusal(1);
+    assert!(text.contains("not known any more"), "{text}");
 }
 
 fn folder(name: &str) -> Folders {

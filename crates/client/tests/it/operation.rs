@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::served::{self, GUARD, Served, client, fetch};
 use tokio::task::JoinHandle;
-use wellspring_client::{Client, FetchError, FetchOptions};
+use wellspring_client::store::tree::listing::SampleSize;
+use wellspring_client::{Client, FetchError, FetchOptions, Updates};
 use wellspring_core::Rate;
 use wellspring_server::{ServerConfig, ServerEvent};
 use wellspring_testkit::random_bytes;
@@ -77,6 +78,11 @@ async fn a_key_that_is_taken_away_ends_no_transfer_and_begins_none() {
     let again = fetch(&client, &[&served], &options(), &folder.path().join("again")).await;
     let error = again.expect_err("refused").to_string();
     assert!(error.contains("no right"), "{error}");
+    // Nor what every key may have.
+    let server = served.server.local_addr();
+    let sample = client.fetch_sample(server, SampleSize::Small, Updates::default()).await;
+    let error = sample.expect_err("refused").to_string();
+    assert!(error.contains("not known any more"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

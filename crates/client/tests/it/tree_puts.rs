@@ -224,6 +224,26 @@ fn a_server_that_lets_nothing_be_replaced_takes_new_trees_alone() {
 }
 
 #[test]
+fn what_a_server_comes_to_allow_while_it_runs_counts_for_directories_as_well() {
+    let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    write(here.path(), "d/x", b"one");
+    write(here.path(), ".git/config", b"hidden");
+    write(&there.path().join("t"), "d/old", b"old");
+    runtime().block_on(async {
+        let (server, host) = serve_by(there.path(), |config| config.allow_put = false).await;
+        let options = PutTreeOptions::new(to_t().delete(true)).overwrite(true);
+        let hosts = [host];
+        put(here.path(), &hosts, &options).await.0.expect_err("it takes nothing");
+        let mut settings = ServerConfig::new(address(), ".".into()).settings();
+        let permissions = &mut settings.permissions;
+        (permissions.put, permissions.overwrite, permissions.hidden) = (true, true, true);
+        server.reload(settings).expect("reloaded");
+        done(here.path(), &hosts, &options).await;
+        assert_eq!(contents(here.path()), contents(&there.path().join("t")));
+    });
+}
+
+#[test]
 fn a_put_that_was_cut_short_goes_on_where_it_was_also_within_a_file() {
     let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     for number in 0..400 {

@@ -226,11 +226,14 @@ fn messages_that_make_no_sense_end_their_connection_and_no_other() {
         emit_message(&early, &mut bytes);
         noise.push(bytes);
     }
+    let count = noise.len() as u64;
     for bytes in noise {
         let mut connection = Connection::open(&served);
         connection.0.write_all(&bytes).expect("written");
         assert!(connection.is_closed(), "{bytes:?}");
     }
+    // Counted like other refusals, and so told of in numbers if there are many.
+    assert_eq!(served.server.counters().refused[&RefusalCode::Unsupported], count);
     good.granted();
 }
 

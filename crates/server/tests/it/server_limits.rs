@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use wellspring_core::SessionId;
+use wellspring_server::store::{Digest, Existing, ObjectSink, PartFile};
 use wellspring_wire::control::{Name, Offer, PutState, RefusalCode, Reply, Request, StartNdp};
 
 use crate::stranger::{Stranger, is_taken, offer, serve_with, start_of_x};
@@ -157,4 +158,36 @@ fn an_offer_that_does_not_get_on_loses_its_space() {
     .find(|state| *state != PutState::Receiving);
     assert_eq!(state, Some(PutState::Failed(RefusalCode::TooSlow)));
     assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 0);
+}
+
+#[test]
+fn an_offer_whose_client_puts_off_what_it_is_asked_of_its_object_loses_its_space() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let bytes = vec![7; 1_000_000];
+    let (len, digest) = (bytes.len() as u64, Digest(*blake3::hash(&bytes).as_bytes()));
+    // What an earlier offer has left.
+    let part = PartFile::resumed_beside(&home.path().join("x"), len, digest, Existing::Keep);
+    let part = part.expect("made");
+    part.write_block(0, &bytes[..500_000]).expect("written");
+    drop(part);
+    let served = serve_with(home.path(), |config| {
+        config.allow_put = true;
+        config.idle_put = Duration::from_millis(100);
+    });
+    let mut stranger = Stranger::of(&served);
+    let offered = Offer { digest: digest.0, resume: true, ..offer(1, "x", len) };
+    let offered = Request::Offer(offered);
+    stranger.ask_proven(&offered, |reply| {
+        assert!(matches!(reply, Reply::Pending { .. }), "{reply:?}");
+    });
+    assert_eq!(served.server.counters().receiving, 1);
+    let refused = std::iter::repeat_with(|| {
+        stranger.ask(&offered, |reply| match reply {
+            Reply::Pending { .. } => None,
+            Reply::Refused { code, .. } => Some(code),
+            other => panic!("{other:?}"),
+        })
+    });
+    assert_eq!(refused.flatten().next(), Some(RefusalCode::TooSlow));
+    assert_eq!(served.server.counters().receiving, 0);
 }

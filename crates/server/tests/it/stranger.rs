@@ -9,7 +9,7 @@ use wellspring_server::{Server, ServerConfig};
 use wellspring_testkit::loopback::own_address;
 use wellspring_wire::control::{
     Cookie, Geometry, Name, Offer, Parsed, REPLY_MAX_LEN, REQUEST_MIN_LEN, RefusalCode, Reply,
-    Request, Start, emit_request, parse,
+    Request, Start, emit_reply, emit_request, parse,
 };
 use wellspring_wire::scdp::Mode;
 
@@ -69,7 +69,7 @@ impl Stranger {
         Stranger { socket, nonce: 0, cookie: Cookie::NONE }
     }
 
-    /// Sends one request and hands the reply to `check`.
+    /// Sends one request and hands the reply to `check`. Whoever asks it for part of a manifest meanwhile is told to wait.
     pub fn ask<R>(&mut self, request: &Request<'_>, check: impl FnOnce(Reply<'_>) -> R) -> R {
         self.nonce += 1;
         let mut bytes = Vec::new();
@@ -78,8 +78,17 @@ impl Stranger {
         let mut buffer = [0; 9_000];
         loop {
             let len = self.socket.recv(&mut buffer).expect("an answer");
-            // Symbols and pulls of a session come by the same socket.
-            let Ok(Parsed::Reply { nonce, reply }) = parse(&buffer[..len]) else { continue };
+            let (nonce, reply) = match parse(&buffer[..len]) {
+                Ok(Parsed::Reply { nonce, reply }) => (nonce, reply),
+                Ok(Parsed::Request { nonce, request: Request::Manifest { .. }, .. }) => {
+                    let mut pending = Vec::new();
+                    emit_reply(nonce, &Reply::Pending { done: 0, total: 0 }, &mut pending);
+                    self.socket.send(&pending).expect("send");
+                    continue;
+                }
+                // Symbols and pulls of a session come by the same socket.
+                _ => continue,
+            };
             assert!(len <= bytes.len(), "{len} bytes for {}", bytes.len());
             let is_probe = matches!(request, Request::Probe(_));
             assert!(is_probe || len <= REPLY_MAX_LEN && REPLY_MAX_LEN <= REQUEST_MIN_LEN);
