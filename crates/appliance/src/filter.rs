@@ -42,8 +42,8 @@ pub(crate) fn nothing() -> Vec<Instruction> {
     vec![instruction(RETURN, 0)]
 }
 
-/// Groups that a program holds, at most: fewer than fill the memory that the kernel has for a socket's options.
-pub(crate) const MAX_GROUPS: usize = 64;
+/// Groups that a program holds, at most: of IPv6 they just fit into what Linux before 6.7 allows a socket (20 KiB).
+pub(crate) const MAX_GROUPS: usize = 40;
 
 /// Takes UDP that comes for one of these groups, [`MAX_GROUPS`] at most.
 pub(crate) fn groups(groups: &[IpAddr]) -> Vec<Instruction> {

@@ -35,8 +35,9 @@ async fn trunk() -> (Trunk, Trunk) {
     tokio::try_join!(pool.open(), accepted).expect("a trunk")
 }
 
-/// Lets the other end answer nothing any more, as one that has lost power.
-fn unplug(end: &Trunk) {
+/// Lets the other end answer nothing any more, as one that has lost power. What it sent is acknowledged before.
+async fn unplug(end: &Trunk) {
+    sleep(PATIENCE / 2).await;
     let fd: BorrowedFd<'_> = end.writer.stream().as_fd();
     sys::attach_filter(fd, &filter::nothing()).expect("attached");
 }
@@ -71,7 +72,7 @@ async fn an_end_that_is_gone_is_noticed_whether_or_not_it_read_before() {
         let watch = ours.watch();
         let look = async {
             sleep(pause).await;
-            unplug(&theirs);
+            unplug(&theirs).await;
             watch.gone().await;
         };
         tokio::select! {
@@ -88,7 +89,7 @@ async fn a_connection_is_reset_when_the_other_appliance_is_gone() {
     let at = listener.local_addr().expect("an address");
     let (host, accepted) = tokio::join!(TcpStream::connect(at), listener.accept());
     let (mut host, (stream, _)) = (host.expect("connected"), accepted.expect("accepted"));
-    unplug(&theirs);
+    unplug(&theirs).await;
     host.write_all(b"to nobody").await.expect("taken");
     let counters = SplitCounters::default();
     let relayed = timeout(Duration::from_secs(60), relay(stream, &mut ours, &counters)).await;
