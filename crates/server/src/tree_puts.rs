@@ -257,7 +257,8 @@ impl Handler {
         let (root, _stays) = self.open_place(tree)?;
         let mut target = TreeTarget::of(root);
         tree.make_parents(&mut target, files, existing)?;
-        let mut unpack = Unpack::new(target, files.to_vec(), |_| {}).of_put(existing);
+        let unpack = Unpack::new(target, files.to_vec(), |_| {});
+        let mut unpack = unpack.of_put(existing, tree.has_digests);
         let mut buffer = vec![0; CHUNK];
         let mut offset = 0;
         while offset < part.size() {
