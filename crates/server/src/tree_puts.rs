@@ -408,7 +408,7 @@ impl Handler {
         plan.set_directories(set).map_err(of_tree)?;
         self.settle(|| target.settle(plan.leaves_doubts()))?;
         if tree.atomic {
-            self.swap(tree, requested.is_empty())?;
+            self.swap(tree, &requested)?;
             self.settle(|| target.sync())?;
         }
         Ok(())
