@@ -279,3 +279,24 @@ fn a_range_goes_to_a_file_or_to_standard_output_and_is_no_whole_object() {
     }
     assert_eq!(listing(&dir), ["part"]);
 }
+
+#[test]
+fn a_link_among_several_objects_is_named_and_does_not_come() {
+    let place = Place::new();
+    let (served, to) = (place.dir("served"), place.dir("here"));
+    for name in ["model", "config"] {
+        std::fs::write(served.join(name), name).expect("write");
+    }
+    std::fs::write(served.join("void"), "").expect("write");
+    std::os::unix::fs::symlink("model", served.join("latest")).expect("linked");
+    std::fs::write(to.join("latest"), "mine").expect("write");
+    let server = place.serve(&served, &[]);
+    let at = |name: &str| format!("{}/{name}", server.address);
+    let (objects, to) = (["latest", "config", "void"].map(at), text(&to));
+    let got = run(&["get", &objects[0], &objects[1], &objects[2], "-o", to, "--force"]);
+    assert_eq!(got.code, Some(4), "{got:?}");
+    assert!(got.text.contains("latest: is a symbolic link: name the file"), "{}", got.text);
+    let read = |name: &str| std::fs::read_to_string(place.path("here").join(name)).expect(name);
+    assert_eq!([read("latest"), read("config"), read("void")], ["mine", "config", ""]);
+    assert!(!place.path("here/latest").is_symlink());
+}
