@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use wellspring_wire::control::Geometry;
 use wellspring_wire::scdp::HEADER_WITH_OPTIONS_LEN;
@@ -241,6 +241,8 @@ pub struct FetchOptions {
     pub(crate) tree_part: Option<String>,
     /// Longest object that is taken \[bytes\].
     pub(crate) longest: u64,
+    /// The mode and the time of modification that a file has from the moment on in which it has its name.
+    pub(crate) given: Option<(u16, SystemTime)>,
 }
 
 setters! {
@@ -268,6 +270,7 @@ impl FetchOptions {
             updates: Updates::default(),
             tree_part: None,
             longest: u64::MAX,
+            given: None,
         }
     }
 

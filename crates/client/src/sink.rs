@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -194,11 +195,16 @@ impl Sink {
         std::future::pending().await
     }
 
-    /// All bytes are written: verifies them, and gives a file its name.
-    pub(crate) async fn finish(self) -> Result<(), FetchError> {
+    /// All bytes are written: verifies them, and gives a file its name, with that mode and that time of modification if
+    /// there are any.
+    pub(crate) async fn finish(self, given: Option<(u16, SystemTime)>) -> Result<(), FetchError> {
         let verified = match self {
             Sink::File(part) => {
-                crate::task::spawn_blocking(move || part.commit().map(|_| ())).await
+                let commit = move || match given {
+                    None => part.commit().map(|_| ()),
+                    Some((mode, modified)) => part.commit_as(mode, modified),
+                };
+                crate::task::spawn_blocking(commit).await
             }
             Sink::Stream { scratch, copy, named, _stop } => {
                 if let Some(task) = copy {

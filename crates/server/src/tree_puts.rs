@@ -271,7 +271,8 @@ impl Handler {
         let (root, _stays) = self.open_place(tree)?;
         let mut target = TreeTarget::of(root);
         tree.make_parents(&mut target, files, existing)?;
-        let mut unpack = Unpack::new(target, files.to_vec(), |_| {}).of_put(existing);
+        let unpack = Unpack::new(target, files.to_vec(), |_| {});
+        let mut unpack = unpack.of_put(existing, tree.has_digests);
         let mut buffer = vec![0; CHUNK];
         let mut offset = 0;
         while offset < part.size() {
@@ -421,7 +422,7 @@ impl Handler {
         plan.set_directories(set).map_err(of_tree)?;
         self.settle(|| target.settle(plan.leaves_doubts()))?;
         if tree.atomic {
-            self.swap(tree, requested.is_empty())?;
+            self.swap(tree, &requested)?;
             self.settle(|| target.sync())?;
         }
         Ok(())

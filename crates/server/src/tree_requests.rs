@@ -5,6 +5,7 @@
 //! that listing says. What was made lies in a file without a name, and is sent like any object.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use wellspring_wire::control::{Geometry, RefusalCode};
@@ -18,7 +19,8 @@ use super::samples;
 use super::trees::Made;
 use crate::store::tree::listing::{Keeps, Selection, TreeName, TreePart};
 use crate::store::tree::{
-    LinksOut, PackError, Scan, in_doubt, open_listed, read_pack, scan_named, unnamed_file,
+    LinksOut, PackError, Scan, in_doubt, one_in_doubt, open_listed, read_pack, scan_named,
+    unnamed_file,
 };
 use crate::store::{Digest, FileSource, Fingerprint, StoreError};
 
@@ -192,7 +194,7 @@ impl Handler {
             TreePart::Files { listing, files } => {
                 let listed = self.listed(name.directory, *listing)?;
                 let first = files.runs().first().map_or(0, |run| run.start);
-                let root = self.store.open_tree(name.directory)?;
+                let root = self.open_undoubted(name, &listed, files)?;
                 let pack = read_pack(&root, listed.before(first), files, LinksOut::Skipped)
                     .map_err(refused)?;
                 return self.keep_made(text, &pack);
@@ -212,7 +214,7 @@ impl Handler {
         let (root, listing) =
             scan_named(|| Ok::<_, Refusal>(self.store.open_tree(name.directory)?), how)?;
         let bytes = listing.into_bytes();
-        // Whoever wants to look may do so.
+        // Whoever wants to look may do so; the files that he asks for then are looked at one by one.
         if name.part != TreePart::Level {
             let top = self.store.open_tree("")?;
             let found = in_doubt(root, &top, &bytes).map_err(Refusal::failed)?;
@@ -240,12 +242,29 @@ impl Handler {
         name: &TreeName<'_>,
         number: u32,
     ) -> Result<(File, Fingerprint), Refusal> {
-        let TreePart::Files { listing, .. } = &name.part else {
+        let TreePart::Files { listing, files } = &name.part else {
             return Err(Refusal::failed("no file of a tree"));
         };
         let listed = self.listed(name.directory, *listing)?;
-        let root = self.store.open_tree(name.directory)?;
+        let root = self.open_undoubted(name, &listed, files)?;
         open_listed(&root, listed.before(number), number, LinksOut::Skipped).map_err(refused)
+    }
+
+    /// Opens a directory of which files are about to be read, unless these may not be what was put there.
+    fn open_undoubted(
+        &self,
+        name: &TreeName<'_>,
+        listed: &Listed,
+        files: &Selection,
+    ) -> Result<OwnedFd, Refusal> {
+        let root = self.store.open_tree(name.directory)?;
+        let top = self.store.open_tree("")?;
+        let first = files.runs().first().map_or(0, |run| run.start);
+        let looked_at = root.try_clone().map_err(Refusal::failed)?;
+        match one_in_doubt(looked_at, &top, listed.before(first), files).map_err(Refusal::failed)? {
+            None => Ok(root),
+            Some(path) => Err(not_on_the_disk(&path, 1)),
+        }
     }
 
     fn listed(&self, directory: &str, id: [u8; 16]) -> Result<Arc<Listed>, Refusal> {

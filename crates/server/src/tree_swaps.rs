@@ -12,7 +12,7 @@ use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 use super::handler::Handler;
 use super::taken_tree::{TakenTree, at};
 use crate::store::StoreError;
-use crate::store::tree::listing::Lacks;
+use crate::store::tree::listing::{Cursor, Lacks};
 use crate::store::tree::{NextTree, TreeFilter, path_of};
 
 /// A tree beside the directory that it is to be, whose parent stays open as long.
@@ -140,12 +140,24 @@ impl Handler {
         Ok(self.beside(tree)?.next.adopt(tree.listed.before(0), &TreeFilter::default())?)
     }
 
-    /// Has the tree take the place of the directory; `keeps` says whether it is to have what the directory has besides.
-    pub(super) fn swap(&self, tree: &TakenTree, keeps: bool) -> Result<(), StoreError> {
+    /// Has the tree take the place of the directory, and keep what that has besides, less what is to be removed.
+    pub(super) fn swap(
+        &self,
+        tree: &TakenTree,
+        requested: &BTreeSet<String>,
+    ) -> Result<(), StoreError> {
         let _one = self.trees.swapping.lock().unwrap_or_else(PoisonError::into_inner);
-        let everything = TreeFilter::default();
-        let kept = keeps.then(|| (tree.listed.before(0), &everything));
-        let swapped = self.beside(tree)?.next.swap(kept)?;
+        let (beside, listing) = (self.beside(tree)?, tree.listed.before(0));
+        let goes = |path: &str| requested.contains(path);
+        let listed = match requested.is_empty() {
+            true => None,
+            false => Some(beside.next.listed_or_lost(listing.clone(), goes)?),
+        };
+        let listing = match &listed {
+            None => listing,
+            Some(listed) => Cursor::new(listed.as_bytes()).map_err(std::io::Error::other)?,
+        };
+        let swapped = beside.next.swap(Some((listing, &TreeFilter::default())))?;
         drop(tree.next.lock().unwrap_or_else(PoisonError::into_inner).take());
         tracing::info!(
             directory = tree.directory(),

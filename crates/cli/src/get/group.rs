@@ -215,6 +215,10 @@ fn note(here: &Mutex<Became>, change: TreeChange) {
         TreeChange::Skipped(path, reason) => {
             here.insert(path, Some(reason.to_string()));
         }
+        TreeChange::LinkLeftOut(path) => {
+            let reason = "is a symbolic link: name the file that it leads to";
+            here.insert(path, Some(reason.to_owned()));
+        }
         _ => {}
     }
 }

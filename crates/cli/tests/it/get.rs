@@ -292,3 +292,24 @@ fn a_stream_that_has_no_room_for_what_is_early_says_where_it_looked() {
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.contains("a temporary file in /none") && said.contains("TMPDIR"), "{said}");
 }
+
+#[test]
+fn a_link_among_several_objects_is_named_and_does_not_come() {
+    let place = Place::new();
+    let (served, to) = (place.dir("served"), place.dir("here"));
+    for name in ["model", "config"] {
+        std::fs::write(served.join(name), name).expect("write");
+    }
+    std::fs::write(served.join("void"), "").expect("write");
+    std::os::unix::fs::symlink("model", served.join("latest")).expect("linked");
+    std::fs::write(to.join("latest"), "mine").expect("write");
+    let server = place.serve(&served, &[]);
+    let at = |name: &str| format!("{}/{name}", server.address);
+    let (objects, to) = (["latest", "config", "void"].map(at), text(&to));
+    let got = run(&["get", &objects[0], &objects[1], &objects[2], "-o", to, "--force"]);
+    assert_eq!(got.code, Some(4), "{got:?}");
+    assert!(got.text.contains("latest: is a symbolic link: name the file"), "{}", got.text);
+    let read = |name: &str| std::fs::read_to_string(place.path("here").join(name)).expect(name);
+    assert_eq!([read("latest"), read("config"), read("void")], ["mine", "config", ""]);
+    assert!(!place.path("here/latest").is_symlink());
+}

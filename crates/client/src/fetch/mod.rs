@@ -75,7 +75,7 @@ impl Client {
         let Arrived { sink, symbol_size, resumed, replicas, report } = arrived;
         options.updates.tell(Update::Verifying);
         let finishing = Instant::now();
-        sink.finish().await?;
+        sink.finish(options.given).await?;
         Ok(FetchReport {
             size,
             digest,

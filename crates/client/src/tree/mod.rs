@@ -79,11 +79,8 @@ impl Client {
         let next = Arc::new(next.map_err(TreeError::Beside)?);
         let into = (next.path(), Some(&next));
         let (mut report, listing) = self.fetch_into(hosts, options, into, hear).await?;
-        let (keeps, filter) = (!options.delete, options.filter.clone());
-        let swap = move || {
-            let listing = Cursor::new(&listing.bytes)?;
-            next.swap(keeps.then_some((listing, &filter))).map_err(TreeError::Swap)
-        };
+        let (deletes, filter) = (options.delete, options.filter.clone());
+        let swap = move || swap(&next, &listing, &filter, deletes);
         report.swapped = Some(blocking(swap).await??);
         report.elapsed = began.elapsed();
         Ok(report)
@@ -164,6 +161,25 @@ async fn adopt(
     let (next, listing, filter) = (Arc::clone(next), listing.clone(), options.filter.clone());
     blocking(move || next.adopt(Cursor::new(&listing.bytes)?, &filter).map_err(TreeError::Beside))
         .await?
+}
+
+/// Has a tree take the place of the other one. What that was given in this moment is kept, if it is not listed; where what
+/// is not listed goes, only what the filter leaves out.
+fn swap(
+    next: &NextTree,
+    listing: &TreeListing,
+    filter: &TreeFilter,
+    deletes: bool,
+) -> Result<Swapped, TreeError> {
+    let listed = Cursor::new(&listing.bytes)?;
+    if !deletes {
+        return next.swap(Some((listed, filter))).map_err(TreeError::Swap);
+    }
+    if filter.is_everything() {
+        return next.swap(None).map_err(TreeError::Swap);
+    }
+    let all = next.listed_or_lost(listed, |_| true).map_err(TreeError::Swap)?;
+    next.swap(Some((Cursor::new(all.as_bytes())?, filter))).map_err(TreeError::Swap)
 }
 
 /// Runs what blocks its thread.

@@ -106,7 +106,11 @@ impl Transfer<'_> {
             let file_name = file.path.rsplit('/').next().unwrap_or(&file.path);
             let path = path_of(&directory).map_err(placed(file.path.clone()))?.join(file_name);
             let to = Target::File { path, existing: Existing::Replace };
-            let options = self.options.fetch(name, file.size, updates);
+            let mut options = self.options.fetch(name, file.size, updates);
+            // Whoever stops the fetch then may not be the one to set them.
+            let modified = file.meta.modified.to_system().ok_or(io::ErrorKind::InvalidInput);
+            let modified = modified.map_err(|kind| placed(file.path.clone())(kind.into()))?;
+            options.given = Some((file.meta.mode, modified));
             let fetched = self.client.fetch(self.hosts, &options, to).await;
             let fetched = fetched.map_err(|error| match error {
                 FetchError::Store(crate::store::StoreError::Io(error)) => {

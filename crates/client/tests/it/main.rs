@@ -29,6 +29,7 @@ mod served;
 mod settings;
 mod soak;
 mod tree_files;
+mod tree_moments;
 mod tree_puts;
 mod trees;
 mod verified;

@@ -193,6 +193,29 @@ fn nothing_is_replaced_or_removed_unless_asked_for_and_then_only_what_is_not_lef
 }
 
 #[test]
+fn small_files_with_rotten_bytes_are_mended_by_their_digests() {
+    let (from, served) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    (0..3).for_each(|number| write(from.path(), &number.to_string(), &random_bytes(900, number)));
+    runtime().block_on(async {
+        let (_server, host) = serve(served.path()).await;
+        let (hosts, there) = ([host], served.path().join("t"));
+        done(from.path(), &hosts, &PutTreeOptions::new(to_t())).await;
+        for name in ["0", "2"] {
+            let file = std::fs::File::options().write(true).open(there.join(name)).expect("open");
+            let modified = file.metadata().expect("stat").modified().expect("a time");
+            std::io::Write::write_all(&mut &file, b"rotten").expect("write");
+            file.set_modified(modified).expect("a time");
+        }
+        for atomic in [false, true] {
+            let by_digests = PutTreeOptions::new(to_t().checksum(true).atomic(atomic));
+            let report = done(from.path(), &hosts, &by_digests.overwrite(true)).await;
+            assert_eq!(report.sent_files, if atomic { 0 } else { 2 });
+            assert_eq!(contents(from.path()), contents(&there));
+        }
+    });
+}
+
+#[test]
 fn a_server_that_lets_nothing_be_replaced_takes_new_trees_alone() {
     let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     write(here.path(), "d/x", b"one");

@@ -19,30 +19,30 @@ use wellspring_testkit::random_bytes;
 /// What no transfer here should take: a guard, not a measure.
 const GUARD: Duration = Duration::from_secs(60);
 
-async fn serve(directory: &Path) -> (Server, Host) {
+pub async fn serve(directory: &Path) -> (Server, Host) {
     let config = ServerConfig::new(own_address(), directory.to_owned());
     let server = Server::bind(config).await.expect("server");
     let host = server.local_addr().to_string().parse().expect("a host");
     (server, host)
 }
 
-struct Fetched {
-    result: Result<TreeReport, TreeError>,
-    changes: Vec<TreeChange>,
+pub struct Fetched {
+    pub result: Result<TreeReport, TreeError>,
+    pub changes: Vec<TreeChange>,
 }
 
 impl Fetched {
     #[track_caller]
-    fn report(self) -> TreeReport {
+    pub fn report(self) -> TreeReport {
         self.result.expect("a tree")
     }
 }
 
-fn client() -> Client {
+pub fn client() -> Client {
     Client::new(ClientConfig::default().timeout(Duration::from_secs(5))).expect("client")
 }
 
-async fn fetch(hosts: &[Host], options: &TreeOptions, to: &Path) -> Fetched {
+pub async fn fetch(hosts: &[Host], options: &TreeOptions, to: &Path) -> Fetched {
     let changes = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&changes);
     let hear = Arc::new(move |change| seen.lock().expect("no panic").push(change));
@@ -53,7 +53,7 @@ async fn fetch(hosts: &[Host], options: &TreeOptions, to: &Path) -> Fetched {
     Fetched { result, changes }
 }
 
-fn everything() -> TreeOptions {
+pub fn everything() -> TreeOptions {
     TreeOptions::new(None)
 }
 
@@ -248,6 +248,20 @@ fn what_a_power_cut_may_have_torn_is_not_served() {
         assert!(error.to_string().contains("d/x (and 1 more) may have wrong"), "{error}");
         let client = client();
         client.list(alone, &everything().level(true)).await.expect("it can be looked at");
+        // Objects of one directory come by such a listing: in a pack, alone, and without any bytes.
+        write(torn.path(), "d/z", b"more");
+        let level = TreeOptions::new(Some("d".parse().expect("a name"))).level(true);
+        for names in ["xz", "x", "y"] {
+            let asked = TreeFilter::by(move |path, _| names.contains(path));
+            let to = home.path().join("level");
+            let error = fetch(alone, &level.clone().filter(asked), &to).await.result;
+            let error = error.expect_err("refused").to_string();
+            assert!(error.contains(&format!("{} may have wrong bytes", &names[..1])), "{error}");
+            assert!(!to.join(&names[..1]).exists(), "{names}");
+        }
+        std::fs::remove_file(torn.path().join("d/z")).expect("removed");
+        let opened = std::fs::File::open(torn.path().join("d")).expect("open");
+        opened.set_modified(SystemTime::UNIX_EPOCH).expect("a time");
         let object = FetchOptions::new(ObjectName::new("d/x").expect("a name"));
         let file = Target::File { path: home.path().join("x"), existing: Existing::Keep };
         let error = client.fetch(alone, &object, file).await.expect_err("refused").to_string();

@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-use wellspring_tree::{Content, Cursor, ListingError};
+use wellspring_tree::{Content, Cursor, ListingError, Selection};
 
 use super::TreeTarget;
 use super::file::{PACKED, state};
+use super::packs::wanted;
 
 /// Of the files below a directory that a listing has, those that may have other bytes than they were given: the first,
 /// and how many. `top` is the directory that is served.
@@ -27,6 +28,23 @@ pub fn in_doubt(
         }
     }
     Ok(found)
+}
+
+/// The same of files of a listing by their numbers: the first of them that is one of those. `cursor` stands at or before
+/// them.
+///
+/// # Errors
+/// The listing is none.
+pub fn one_in_doubt(
+    root: OwnedFd,
+    top: &OwnedFd,
+    cursor: Cursor<'_>,
+    files: &Selection,
+) -> Result<Option<String>, ListingError> {
+    let mut tree = TreeTarget::below(root, Some(top));
+    let mut files = wanted(cursor, files)?.into_iter();
+    let found = files.find(|file| tree.may_be_torn(&file.path, file.size, file.meta.modified));
+    Ok(found.map(|file| file.path))
 }
 
 /// Whether an open file, which has that path below a directory that is served, is one of those. `top`, that directory,

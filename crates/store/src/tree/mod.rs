@@ -8,6 +8,8 @@ mod doubts;
 mod file;
 mod filter;
 mod listed;
+#[cfg(target_os = "linux")]
+mod mounts;
 mod movable;
 mod nameless;
 mod new_file;
@@ -27,7 +29,7 @@ mod unsynced;
 mod writers;
 
 pub use attributes::{Meta, can_give_owners};
-pub use doubted::{in_doubt, is_in_doubt};
+pub use doubted::{in_doubt, is_in_doubt, one_in_doubt};
 pub use file::{LinksOut, path_of};
 pub use filter::{FilterWalk, TreeFilter};
 pub use new_file::NewFile;

@@ -67,7 +67,8 @@ impl Packer {
         size: u64,
         place: impl FnOnce(bool) -> Result<(u32, Place), E>,
     ) -> Result<(), E> {
-        let alone = size >= PACKED;
+        // A pack has no place for one without bytes.
+        let alone = size >= PACKED || size == 0;
         if alone || self.is_full(size) {
             self.close();
         }

@@ -334,6 +334,10 @@ impl Maker {
             }
             return Ok(());
         }
+        if !self.options.deep && matches!(there.content, Content::Link { .. }) {
+            (self.plan.hear)(TreeChange::LinkLeftOut(path.to_owned()));
+            return Ok(());
+        }
         if let Some(seen) = &mut self.seen
             && !seen.insert(path.to_lowercase())
         {
@@ -380,7 +384,8 @@ impl Maker {
             }
             Content::Link { target: to } => self
                 .do_here(there, |target| target.make_link(path, to, &Meta::from(there), existing)),
-            Content::File { size: 0, .. } => self.do_here(there, |target| {
+            // The listing of one directory does not say whether it may be served: it is asked for.
+            Content::File { size: 0, .. } if self.options.deep => self.do_here(there, |target| {
                 target.begin_file(path, there.mode)?.finish(&Meta::from(there), existing)
             }),
             Content::File { size, .. } => {

@@ -74,6 +74,8 @@ pub enum TreeChange {
     Removed(String),
     /// Something is left out, and why.
     Skipped(String, SkipReason),
+    /// A link is left out, since it is files of one directory that are asked for.
+    LinkLeftOut(String),
 }
 
 /// Why a directory cannot be made to hold a tree.

@@ -11,8 +11,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use wellspring_tree::{
-    Attributes, Content, Entry, Keeps, Listing, ListingFull, MAX_DEPTH, MAX_XATTRS_LEN, Modified,
-    SkipReason, Xattrs, check_link, check_path,
+    Attributes, Content, Entry, Keeps, Listing, ListingFull, MAX_XATTRS_LEN, Modified, SkipReason,
+    Xattrs, check_link, check_path,
 };
 
 use super::attributes::{owner_of, read_xattrs};
@@ -117,7 +117,7 @@ pub fn scan_named<E: From<ScanError>>(
         let (path, is_last) = (String::new(), attempt == ATTEMPTS);
         let mut walk = Walk { how, listing: Listing::new(), path, is_last, replaced: None };
         let names = walk.names(&root).map_err(here)?;
-        walk.entries(&root, names, 1)?;
+        walk.entries(&root, names)?;
         let inode = |root: &OwnedFd| fstat(root).map(|stat| (stat.st_dev, stat.st_ino));
         if inode(&open()?).map_err(here)? != inode(&root).map_err(here)? {
             walk.replaced = Some(".".to_owned());
@@ -179,12 +179,7 @@ impl Walk {
         Ok(names)
     }
 
-    fn entries(
-        &mut self,
-        directory: &OwnedFd,
-        names: Vec<Named>,
-        depth: usize,
-    ) -> Result<(), ScanError> {
+    fn entries(&mut self, directory: &OwnedFd, names: Vec<Named>) -> Result<(), ScanError> {
         let above = self.path.len();
         for Named { shown, usable } in names {
             self.path.truncate(above);
@@ -197,7 +192,7 @@ impl Walk {
                 continue;
             }
             match statat(directory, shown.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) => self.entry(directory, &shown, &stat, depth)?,
+                Ok(stat) => self.entry(directory, &shown, &stat)?,
                 Err(Errno::NOENT) => {}
                 Err(errno) => return Err(self.trouble(errno)),
             }
@@ -206,13 +201,7 @@ impl Walk {
         Ok(())
     }
 
-    fn entry(
-        &mut self,
-        directory: &OwnedFd,
-        name: &str,
-        stat: &Stat,
-        depth: usize,
-    ) -> Result<(), ScanError> {
+    fn entry(&mut self, directory: &OwnedFd, name: &str, stat: &Stat) -> Result<(), ScanError> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => self.file(directory, name, stat),
             FileType::Symlink => {
@@ -236,15 +225,16 @@ impl Walk {
                     Err(errno) => return Err(self.trouble(errno)),
                 };
                 self.push_with_xattrs(stat, Content::Directory, &inner)?;
-                if !self.how.deep || depth >= MAX_DEPTH {
+                if !self.how.deep {
                     return Ok(());
                 }
+                // One that is as deep as may be is looked into, too: what is in it is skipped, and that is said.
                 let names = match self.names(&inner) {
                     // It was removed after it was opened.
                     Err(Errno::NOENT) => Vec::new(),
                     names => names.map_err(|errno| self.trouble(errno))?,
                 };
-                self.entries(&inner, names, depth + 1)?;
+                self.entries(&inner, names)?;
                 // One that is on its way to be removed may have had more in it.
                 let is_replaced = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(now) => (now.st_dev, now.st_ino) != (stat.st_dev, stat.st_ino),
@@ -351,5 +341,30 @@ impl Walk {
 
     fn trouble(&self, errno: Errno) -> ScanError {
         ScanError::Io(self.path.clone(), errno.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wellspring_tree::{Cursor, MAX_DEPTH};
+
+    #[test]
+    fn what_is_too_deep_is_skipped_and_said_so() {
+        let dir = tempfile::tempdir().expect("directory");
+        let deepest = vec!["d"; MAX_DEPTH].join("/");
+        std::fs::create_dir_all(dir.path().join(&deepest).join("directory/in/it")).expect("made");
+        std::fs::write(dir.path().join(&deepest).join("file"), "bytes").expect("written");
+        let root = OwnedFd::from(File::open(dir.path()).expect("open"));
+        let listing = scan(&root, Scan::ALL).expect("walked");
+        let (mut cursor, mut skipped) = (Cursor::new(listing.as_bytes()).expect("one"), Vec::new());
+        while let Some(entry) = cursor.next_entry().expect("a listing") {
+            match entry.content {
+                Content::Directory => {}
+                other => skipped.push((entry.path.to_owned(), format!("{other:?}"))),
+            }
+        }
+        let expected = ["directory", "file"].map(|name| format!("{deepest}/{name}"));
+        assert_eq!(skipped, expected.map(|path| (path, "Skipped(Name)".to_owned())));
     }
 }

@@ -211,34 +211,36 @@ fn a_directory_is_removed_with_what_is_in_it_and_links_in_it_lead_nowhere() {
 #[test]
 fn a_pack_that_is_put_leaves_alone_what_is_there_and_replaces_only_if_asked_to() {
     let dir = tempfile::tempdir().expect("directory");
-    let unpack = |bytes: &[u8], existing| {
+    let unpack = |bytes: &[u8], existing, by_digests| {
         let target = TreeTarget::open(dir.path(), true).expect("a target");
         let files = vec![wanted("a", 3), wanted("b", 3)];
-        let mut unpack = Unpack::new(target, files, |_| {}).of_put(existing);
+        let mut unpack = Unpack::new(target, files, |_| {}).of_put(existing, by_digests);
         // Another session puts the same file before this one is through with it.
         unpack.write_all(&bytes[..1])?;
         if !dir.path().join("a").exists() {
             let target = TreeTarget::open(dir.path(), true).expect("a target");
             let files = vec![wanted("a", 3)];
-            let mut other = Unpack::new(target, files, |_| {}).of_put(Existing::Keep);
+            let mut other = Unpack::new(target, files, |_| {}).of_put(Existing::Keep, false);
             other.write_all(b"one").expect("written");
         }
         unpack.write_all(&bytes[1..])?;
         unpack.flush()
     };
     let read = |path: &str| std::fs::read(dir.path().join(path)).expect("read");
-    unpack(b"onetwo", Existing::Keep).expect("unpacked");
+    unpack(b"onetwo", Existing::Keep, false).expect("unpacked");
     assert_eq!((read("a"), read("b")), (b"one".to_vec(), b"two".to_vec()));
     write(&dir.path().join("b"), b"mine");
-    let error = unpack(b"onetwo", Existing::Keep).expect_err("b is another's");
+    let error = unpack(b"onetwo", Existing::Keep, false).expect_err("b is another's");
     assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
     assert_eq!(read("b"), b"mine");
-    unpack(b"ONEtwo", Existing::Replace).expect("unpacked");
+    unpack(b"ONEtwo", Existing::Replace, false).expect("unpacked");
     assert_eq!(
         (read("a"), read("b")),
         (b"one".to_vec(), b"two".to_vec()),
         "a has its time already"
     );
+    unpack(b"ONEtwo", Existing::Replace, true).expect("unpacked");
+    assert_eq!(read("a"), b"ONE", "its time says nothing of its bytes");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::existing::Existing;
 pub struct Wanted {
     /// Its path in the tree.
     pub path: String,
-    /// Its length \[bytes\]; not zero.
+    /// Its length \[bytes\]; not zero in a pack.
     pub size: u64,
     /// What else it is to have.
     pub meta: Meta,
@@ -43,10 +43,12 @@ impl Unpack {
     }
 
     /// The same, which leaves files alone that are there with the length and time they are to have, and replaces
-    /// others only if `existing` says so.
+    /// others only if `existing` says so. If `by_digests`, what was asked for was not there by its bytes: length and time
+    /// say nothing of that, and it is replaced, too.
     #[must_use]
-    pub fn of_put(mut self, existing: Existing) -> Self {
-        (self.existing, self.keeps_same) = (existing, true);
+    pub fn of_put(mut self, existing: Existing, by_digests: bool) -> Self {
+        self.existing = existing;
+        self.keeps_same = !(by_digests && existing == Existing::Replace);
         self
     }
 

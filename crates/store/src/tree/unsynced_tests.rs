@@ -62,7 +62,7 @@ fn write(plan: &Plan, existing: Existing) -> usize {
         files += wanted.len();
         let bytes = vec![0; pack.len as usize];
         let target = plan.target().expect("a target");
-        let mut unpack = Unpack::new(target, wanted, |_| {}).of_put(existing);
+        let mut unpack = Unpack::new(target, wanted, |_| {}).of_put(existing, false);
         unpack.write_all(&bytes).and_then(|()| unpack.flush()).expect("written");
     }
     files

@@ -6,8 +6,15 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(target_os = "linux")]
+use rustix::fs::{Mode, open, syncfs};
+
 use super::doubts::{Above, Doubts, each_above};
+#[cfg(target_os = "linux")]
+use super::file::READ;
 use super::file::time_step;
+#[cfg(target_os = "linux")]
+use super::mounts::mounted_below;
 use super::unsynced::{Note, doubt, forget, has_note};
 use crate::objects::open_directory_beneath;
 
@@ -74,15 +81,33 @@ impl Writers {
         self.note.begin(&self.root)
     }
 
+    /// Waits until what was written is on the disk: also where other file systems are mounted below it, whoever has
+    /// written there.
+    #[cfg(target_os = "linux")]
     pub(super) fn sync(&self) -> io::Result<()> {
-        #[cfg(target_os = "linux")]
-        let synced = rustix::fs::syncfs(&self.root);
-        #[cfg(not(target_os = "linux"))]
-        let synced = {
+        syncfs(&self.root)?;
+        let Ok(mounted) = mounted_below(&self.root) else {
+            // Whatever there is, though no failure is told.
             rustix::fs::sync();
-            Ok::<(), rustix::io::Errno>(())
+            return Ok(());
         };
-        Ok(synced?)
+        let mut is_open = true;
+        for path in mounted {
+            match open(&path, READ, Mode::empty()) {
+                Ok(root) => syncfs(root)?,
+                Err(_) => is_open = false,
+            }
+        }
+        if !is_open {
+            rustix::fs::sync();
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn sync(&self) -> io::Result<()> {
+        rustix::fs::sync();
+        Ok(())
     }
 
     /// Waits until all that was written is on the disk, and notes how that went.
