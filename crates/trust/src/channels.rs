@@ -67,6 +67,8 @@ pub enum NoWay {
 /// All channels of a host, by the address at their other end.
 pub struct Channels {
     keyring: Arc<Keyring>,
+    /// Whether handshakes of others are answered.
+    answers: bool,
     suite: Suite,
     gate: Gate,
     entries: BTreeMap<SocketAddr, Entry>,
@@ -90,6 +92,7 @@ impl Channels {
     pub fn new(keyring: Arc<Keyring>, limit: usize, secret: [u8; 32]) -> Self {
         Channels {
             keyring,
+            answers: true,
             suite: Suite::of_this_machine(),
             gate: Gate::new(blake3::derive_key("wellspring trust 1 cookies", &secret)),
             entries: BTreeMap::new(),
@@ -103,6 +106,14 @@ impl Channels {
             uses: 0,
             counters: TrustCounters::default(),
         }
+    }
+
+    /// Those of a client, which answers no handshake: all its channels lead to keys that it has greeted, and it greets
+    /// only who may serve at that address. Else a key that may only read could greet it from there, and be
+    /// taken for the server.
+    #[must_use]
+    pub fn of_client(self) -> Self {
+        Channels { answers: false, ..self }
     }
 
     /// What was met so far.
@@ -141,6 +152,10 @@ impl Channels {
         answer.clear();
         match datagram.first() {
             Some(&HELLO) => self.on_hello(now, from, datagram, answer),
+            Some(&HELLO | &INITIATION) if !self.answers => {
+                self.counters.handshakes_wrong += 1;
+                Opened::Nothing
+            }
             Some(&RETRY) => self.on_retry(from, datagram, answer),
             Some(&INITIATION) => self.on_initiation(now, from, datagram, plain, answer),
             Some(&RESPONSE) => self.on_response(from, datagram),

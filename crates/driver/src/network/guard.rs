@@ -29,12 +29,14 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(keyring: Arc<Keyring>) -> Self {
+    /// A host's with that keyring, which `answers` the handshakes of others or does not.
+    pub(crate) fn new(keyring: Arc<Keyring>, answers: bool) -> Self {
         let mut secret = [0; 32];
         crate::random::fill(&mut secret);
         let own = keyring.own().map(|own| own.public());
         let channels = Channels::new(keyring, MAX_ADDRESSES, secret);
         Guard { channels, own, outgoing: Vec::new(), copy: Vec::new() }
+        let channels = if answers { channels } else { channels.of_client() };
     }
 
     /// Uses other keys from now on.
