@@ -10,7 +10,7 @@ use wellspring_core::SessionId;
 use wellspring_wire::control::{RefusalCode, Start};
 
 use super::address_limit::{Place, Places};
-use super::answer::{Outcome, Refusal};
+use super::answer::{Outcome, Owner, Refusal};
 use super::cookie::Purpose;
 use super::quotas::{Account, Quotas, Session};
 use super::running::{Direction, Protocol, RunningTransfer, TransferState};
@@ -69,7 +69,7 @@ pub(super) struct Sends {
 struct Sending {
     /// Its number among all.
     number: u64,
-    client: SocketAddr,
+    owner: Owner,
     name: String,
     epoch: u8,
     symbol_size: u16,
@@ -118,15 +118,17 @@ impl Sends {
     /// The answer to a request that was granted before, or that cannot be.
     pub(super) fn known(
         &mut self,
-        client: SocketAddr,
+        owner: Owner,
         wanted: &Wanted<'_>,
     ) -> Result<Option<Outcome>, Refusal> {
         let Some(open) = self.open.get_mut(&wanted.key()) else { return Ok(None) };
         let epoch = wanted.epoch();
-        if open.name != wanted.name || open.client != client && epoch <= open.epoch {
+        let is_elsewhere = open.owner.client != owner.client;
+        let is_anothers = open.name != wanted.name || open.owner.key != owner.key;
+        if is_anothers || is_elsewhere && epoch <= open.epoch {
             return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
         }
-        if open.client != client && !open.stands_still(crate::clock::now()) {
+        if is_elsewhere && !open.stands_still(crate::clock::now()) {
             let text = "the session is in use from another address; try again";
             return Err(Refusal::new(RefusalCode::Busy, text));
         }
@@ -141,19 +143,19 @@ impl Sends {
     /// Takes a place for the session; true if an earlier life of it is to be ended.
     pub(super) fn admit(
         &mut self,
-        client: SocketAddr,
+        owner: Owner,
         wanted: &Wanted<'_>,
         (quotas, account): (&Arc<Quotas>, Option<&Account>),
     ) -> Result<bool, Refusal> {
         let key = wanted.key();
         let (replaces, places) = match self.open.remove(&key) {
             Some(earlier) => (earlier.running.is_some(), earlier.places),
-            None => (false, (self.places.take(client)?, quotas.session(account)?)),
+            None => (false, (self.places.take(owner.client)?, quotas.session(account)?)),
         };
         self.begun += 1;
         let sending = Sending {
             number: self.begun,
-            client,
+            owner,
             name: wanted.name.to_owned(),
             epoch: wanted.epoch(),
             symbol_size: wanted.symbol_size(),
@@ -174,9 +176,9 @@ impl Sends {
     }
 
     /// Where the bytes come from of an object that SCDP sends to a client.
-    pub(super) fn source(&self, client: SocketAddr, name: &str) -> Option<Arc<FileSource>> {
+    pub(super) fn source(&self, owner: Owner, name: &str) -> Option<Arc<FileSource>> {
         let is_it =
-            |open: &&Sending| open.client == client && open.name == name && open.source.is_some();
+            |open: &&Sending| open.owner == owner && open.name == name && open.source.is_some();
         self.open.values().find(is_it).and_then(|open| open.source.clone())
     }
 
@@ -210,7 +212,7 @@ impl Sends {
             };
             let transfer = RunningTransfer {
                 number: open.number,
-                client: open.client,
+                client: open.owner.client,
                 name: open.name.clone(),
                 direction: Direction::Send,
                 protocol,
@@ -227,9 +229,9 @@ impl Sends {
     }
 
     /// To whom SCDP sends in a session.
-    pub(super) fn client(&self, session: SessionId) -> Option<SocketAddr> {
+    pub(super) fn owner(&self, session: SessionId) -> Option<Owner> {
         let open = self.open.get(&(Kind::Scdp, session)).filter(|open| open.running.is_some())?;
-        Some(open.client)
+        Some(open.owner)
     }
 
     /// Takes out a session that is over, unless it was replaced by one of a later epoch. To whom
@@ -242,6 +244,6 @@ impl Sends {
     ) -> Option<(SocketAddr, String)> {
         let key = (kind, session);
         self.open.get(&key).filter(|open| open.epoch == epoch)?;
-        self.open.remove(&key).map(|open| (open.client, open.name))
+        self.open.remove(&key).map(|open| (open.owner.client, open.name))
     }
 }
