@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use wellspring_core::{Duration, Time};
 use wellspring_trust::{
-    Channels, ClusterKey, HEADROOM, Keyring, MAX_OVERHEAD, Opened, Rights, Shape,
+    Channels, ClusterKey, HEADROOM, Keyring, MAX_OVERHEAD, Opened, Rights, Shape, Via,
 };
 
 static KEYRING: LazyLock<Arc<Keyring>> =
@@ -101,7 +101,7 @@ impl Between {
         room[HEADROOM..HEADROOM + LEN].copy_from_slice(&plain);
         let clear = if symbol { HEADER_LEN } else { 0 };
         let to = by.other().address();
-        if let Some(len) = self.host(by).seal(to, None, &mut room, LEN, clear) {
+        if let Some(len) = self.host(by).seal(to, Via::Any, &mut room, LEN, clear) {
             assert_eq!(len, LEN + MAX_OVERHEAD);
             self.sent.insert((by, plain), 0);
             self.depart(by, room);
@@ -114,7 +114,8 @@ impl Between {
             (bytes.first() == Some(&SYMBOL)).then_some(Shape { clear: HEADER_LEN, len: LEN });
         let (now, from) = (self.now, to.other());
         let (mut plain, mut answer) = (vec![0; 2_048], Vec::new());
-        let opened = self.host(to).open(now, from.address(), bytes, shape, &mut plain, &mut answer);
+        let address = (from.address(), None);
+        let opened = self.host(to).open(now, address, bytes, shape, &mut plain, &mut answer);
         assert!(to == Side::Client || answer.len() <= bytes.len(), "more than he has sent");
         if let Opened::Datagram { len, .. } = opened {
             let plain = &plain[..len];

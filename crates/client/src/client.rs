@@ -376,6 +376,7 @@ impl Client {
         config.driver.scdp.release_after = config.driver.scdp.release_after.max(peer_timeout);
         config.driver.lttp.peer_timeout = peer_timeout;
         config.driver.ndp.peer_timeout = peer_timeout;
+        config.driver.answers_handshakes = false;
         let table = Arc::new(Table::default());
         let providers = Arc::new(Providers::default());
         let start = |config: &DriverConfig| {

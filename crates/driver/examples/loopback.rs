@@ -109,6 +109,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         initial_window: 12,
         sink: Arc::new(pattern.clone()),
         complete: Vec::new(),
+        key: None,
     };
     let told = Box::new(move |event| {
         let _ = events.send(event);
@@ -127,6 +128,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             to,
             initial_window: 12,
             resume: None,
+            key: None,
         };
         source.handle().send_object(request, Box::new(|_| ()))?;
     }

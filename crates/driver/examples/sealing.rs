@@ -8,7 +8,7 @@ use std::time::Instant;
 use wellspring_core::{Duration, Time};
 use wellspring_trust::{
     Channels, ClusterKey, Initiator, Keyring, MAX_OVERHEAD, Opened, PrivateKey, Responder, Rights,
-    Shape, Suite,
+    Shape, Suite, Via,
 };
 
 /// A symbol as it is by default under keys: its header, and 1,344 bytes.
@@ -31,19 +31,20 @@ fn main() {
         for _ in 0..DATAGRAMS / A_RUN {
             let began = Instant::now();
             for room in &mut sealed {
-                a.seal(there, None, room, SHAPE.len, SHAPE.clear).expect("a channel");
+                a.seal(there, Via::Any, room, SHAPE.len, SHAPE.clear).expect("a channel");
             }
             spent[0] += each(began, A_RUN);
             let began = Instant::now();
             for datagram in &sealed {
-                let opened = b.open(now, here, datagram, Some(SHAPE), &mut plain, &mut answer);
+                let opened =
+                    b.open(now, (here, None), datagram, Some(SHAPE), &mut plain, &mut answer);
                 assert!(matches!(opened, Opened::Datagram { len, .. } if len == SHAPE.len));
             }
             spent[1] += each(began, A_RUN);
             let began = Instant::now();
             for datagram in &sealed {
                 let cut = &datagram[..64];
-                let opened = b.open(now, here, cut, Some(SHAPE), &mut plain, &mut answer);
+                let opened = b.open(now, (here, None), cut, Some(SHAPE), &mut plain, &mut answer);
                 assert!(matches!(opened, Opened::Datagram { len: 24, .. }));
             }
             spent[2] += each(began, A_RUN);
@@ -76,9 +77,9 @@ fn pair() -> (Channels, Channels) {
     let now = Time::ZERO + Duration::from_secs(1);
     let (mut plain, mut answer, mut initiation) = (vec![0; 2_048], Vec::new(), Vec::new());
     a.request(now, there, (&[0; 256], false), &mut initiation).expect("a cluster key");
-    b.open(now, here, &initiation, None, &mut plain, &mut answer);
+    b.open(now, (here, None), &initiation, None, &mut plain, &mut answer);
     let response = answer.clone();
-    a.open(now, there, &response, None, &mut plain, &mut answer);
+    a.open(now, (there, None), &response, None, &mut plain, &mut answer);
     (a, b)
 }
 

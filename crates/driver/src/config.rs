@@ -73,6 +73,9 @@ pub struct DriverConfig {
     pub faults: Faults,
     /// Keys: with them every datagram is sealed, and what is not sealed by a peer that is trusted is dropped.
     pub keys: Option<Arc<Keyring>>,
+    /// Whether hosts with keys may begin to speak with this one, as clients do with a server. A client's driver does not
+    /// let them: it speaks with those that it has greeted itself, as servers.
+    pub answers_handshakes: bool,
 }
 
 setters! {
@@ -93,6 +96,7 @@ setters! {
         clock_start: Time,
         faults: Faults,
         keys: Option<Arc<Keyring>>,
+        answers_handshakes: bool,
     }
 }
 
@@ -157,6 +161,7 @@ impl DriverConfig {
             clock_start: Time::ZERO,
             faults: Faults::default(),
             keys: None,
+            answers_handshakes: true,
         }
     }
 }

@@ -251,7 +251,7 @@ impl EventLoop {
         let now = self.host.clock.now();
         let more = taps.receive(TRIMS_A_TURN, |port, trimmed| {
             let (from, local) = (trimmed.from, None);
-            let mut origin = Origin { from, local, dscp: 0, ecn: 0, port, path: 0 };
+            let mut origin = Origin { from, local, dscp: 0, ecn: 0, port, path: 0, holder: None };
             let host = self.known_host(&mut origin);
             self.host.counters.datagrams += 1;
             self.on_datagram(now, &origin, host, trimmed.bytes);
@@ -264,7 +264,7 @@ impl EventLoop {
         for received in batch.iter() {
             let now = self.host.clock.now();
             let Received { from, local, dscp, ecn, .. } = received;
-            let mut origin = Origin { from, local, dscp, ecn, port, path: 0 };
+            let mut origin = Origin { from, local, dscp, ecn, port, path: 0, holder: None };
             let host = self.known_host(&mut origin);
             let counters = &mut self.host.counters;
             counters.batches += 1;
@@ -305,9 +305,12 @@ impl EventLoop {
         self.inlets.injector = Some(injector);
     }
 
-    /// The host at an address, if a session names it; notes by which path it was heard.
+    /// The host at an address, if a session names it; notes by which path it was heard, and whose its sessions are.
     fn known_host(&mut self, origin: &mut Origin) -> Option<HostId> {
-        let (host, path) = self.host.peers.origin(origin.from, origin.port)?;
+        let known = self.host.peers.origin(origin.from, origin.port);
+        // Sessions may be over, or begun, since it was held back.
+        origin.holder = known.and_then(|(host, _)| self.host.peers.peer(host)?.key);
+        let (host, path) = known?;
         origin.path = path;
         if let Some(local) = self.host.network.answers_from(origin.local) {
             self.host.peers.heard_at(host, path, local);

@@ -12,6 +12,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use wellspring_core::{Endpoint, Frame, HostId, SessionId, Time};
+use wellspring_trust::Fingerprint;
 
 use crate::event::{EventSink, Failure, SessionEvent};
 use crate::network::peers::PeerTable;
@@ -262,6 +263,8 @@ pub(crate) struct Opening<P: Protocol> {
     pub coding: Coding,
     /// Every host that it names.
     pub peers: Vec<SocketAddr>,
+    /// Whose it is: its datagrams go to and come from the owner of that key alone.
+    pub key: Option<Fingerprint>,
     pub side: Side,
     /// What the protocol keeps of it.
     pub state: P::Session,

@@ -66,7 +66,7 @@ impl Builder {
             TrimTaps::Required => Taps::open(locals(), &waiter)?,
         };
         let rate = config.least_send_rate();
-        let guard = config.keys.clone().map(Guard::new);
+        let guard = config.keys.clone().map(|keys| Guard::new(keys, config.answers_handshakes));
         let host = Host {
             clock: Clock::starting_at(config.clock_start),
             peers: PeerTable::new(config.peers, config.ports, Arc::clone(&shared.firsts)),

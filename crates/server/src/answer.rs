@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use wellspring_core::SessionId;
 use wellspring_transport::ndp;
+use wellspring_trust::Fingerprint;
 use wellspring_wire::control::{Cookie, RefusalCode};
 
 use super::address_limit::Full;
@@ -55,12 +56,28 @@ impl From<Exceeded> for Refusal {
     }
 }
 
-/// What a client shows: its address, the cookie it has for its request, and what its quota is counted by.
+/// Whose a session is: the address that it was asked for from, and the key, where hosts have keys. Others may have the
+/// address, too, or see the session's number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Owner {
+    pub client: SocketAddr,
+    pub key: Option<Fingerprint>,
+}
+
+/// What a client shows: its address, its key, the cookie it has for its request, and what its quota is counted by.
 #[derive(Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub client: SocketAddr,
+    pub key: Option<Fingerprint>,
     pub cookie: Cookie,
     pub account: Option<&'a Account>,
+}
+
+impl Shown<'_> {
+    /// Who shows it.
+    pub(super) fn owner(&self) -> Owner {
+        Owner { client: self.client, key: self.key }
+    }
 }
 
 /// What a request comes to, besides being refused.

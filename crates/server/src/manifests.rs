@@ -1,12 +1,11 @@
 //! Pages of manifests, answered.
 
 use std::fs::File;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use wellspring_wire::control::RefusalCode;
 
-use super::answer::{Outcome, Refusal, Shown};
+use super::answer::{Outcome, Owner, Refusal, Shown};
 use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, lock};
@@ -27,8 +26,10 @@ impl Handler {
         let purpose = Purpose::Manifest { name, digest };
         let allowed = self.jar.is_good(client, cookie, purpose);
         let found = match TreeName::is_one(name) {
-            true => self.tree_file(name, digest).or_else(|| self.sent_to(client, name, digest)),
-            false => match self.object_file(client, name, digest, allowed)? {
+            true => {
+                self.tree_file(name, digest).or_else(|| self.sent_to(shown.owner(), name, digest))
+            }
+            false => match self.object_file(shown.owner(), name, digest, allowed)? {
                 Ok(found) => found,
                 Err(Some(outcome)) => return Ok(outcome),
                 Err(None) => return Ok(Outcome::Challenge(self.jar.bake(client, purpose))),
@@ -56,7 +57,7 @@ impl Handler {
     #[expect(clippy::type_complexity, reason = "taken apart where it is called, and nowhere else")]
     fn object_file(
         &self,
-        client: SocketAddr,
+        owner: Owner,
         name: &str,
         digest: Digest,
         allowed: bool,
@@ -78,8 +79,8 @@ impl Handler {
             Ok((_, _, Known::Failed(reason))) => Err(Refusal::new(RefusalCode::Failed, reason)),
             Ok((_, _, Known::Unknown)) => Ok(Err(None)),
             // What the name leads to is another file now, or none.
-            Ok((_, _, Known::Digest(_))) => Ok(Ok(self.sent_to(client, name.as_str(), digest))),
-            Err(error) => match self.sent_to(client, name.as_str(), digest) {
+            Ok((_, _, Known::Digest(_))) => Ok(Ok(self.sent_to(owner, name.as_str(), digest))),
+            Err(error) => match self.sent_to(owner, name.as_str(), digest) {
                 Some(sent) => Ok(Ok(Some(sent))),
                 None => Err(error.into()),
             },
@@ -87,13 +88,8 @@ impl Handler {
     }
 
     /// The open file of an object that is being sent to a client.
-    fn sent_to(
-        &self,
-        client: SocketAddr,
-        name: &str,
-        digest: Digest,
-    ) -> Option<(File, Fingerprint)> {
-        let source: Arc<FileSource> = lock(&self.sends).source(client, name)?;
+    fn sent_to(&self, owner: Owner, name: &str, digest: Digest) -> Option<(File, Fingerprint)> {
+        let source: Arc<FileSource> = lock(&self.sends).source(owner, name)?;
         (source.digest() == digest).then(|| source.file()).flatten()
     }
 }

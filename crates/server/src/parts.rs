@@ -13,7 +13,7 @@ use wellspring_wire::control::RefusalCode;
 use wellspring_wire::lttp::{Cookie, MAX_SYMBOL_SIZE, Message};
 
 use super::address_limit::{MinuteCount, Places};
-use super::answer::Refusal;
+use super::answer::{Owner, Refusal};
 use super::counters::Handshake;
 use super::handler::{Handler, OpenObject, lock};
 use super::requests::has_right;
@@ -234,7 +234,8 @@ impl Parts {
         let part = Part { offset, parameters, seed: crate::random::number() };
         self.handler.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
         let source = Arc::new(object.source);
-        let over = self.send(reader, writer, (client, &name), &part, source).await?;
+        let owner = Owner { client, key: identity.map(|identity| identity.fingerprint) };
+        let over = self.send(reader, writer, (owner, &name), &part, source).await?;
         drop((permit, place, counted));
         self.handler.tell(match over {
             Over::Sent(stats) => ServerEvent::SentPart { name, client, stats },
@@ -277,7 +278,7 @@ impl Parts {
         &self,
         reader: &mut Reader,
         writer: &mut Writer,
-        (client, name): (SocketAddr, &str),
+        (owner, name): (Owner, &str),
         part: &Part,
         source: Arc<FileSource>,
     ) -> Result<Over, Ended> {
@@ -290,10 +291,10 @@ impl Parts {
         let reading = Arc::clone(&source);
         let read = crate::task::spawn_blocking(move || reading.read_block(offset, &mut block));
         read.await.map_err(Ended::failed)?.map_err(Ended::failed)?;
-        let offered = self.handle.offer(cookie, client.ip(), part, source);
+        let offered = self.handle.offer(cookie, (owner.client.ip(), owner.key), part, source);
         let mut session = offered.map_err(Ended::failed)?;
         let progress = session.progress().clone();
-        let _shown = self.handler.parts.add(client, name, progress, first.symbol_size);
+        let _shown = self.handler.parts.add(owner.client, name, progress, first.symbol_size);
         writer.say(&Message::Granted { cookie, seed: part.seed }, self.timeout()).await?;
         if let Err(error) = begun(&mut session, reader, self.timeout()).await {
             return Ok(Over::Broken(error));

@@ -4,7 +4,7 @@
 use wellspring_core::SessionId;
 use wellspring_wire::control::{Addresses, Cookie, RefusalCode, Reply};
 
-use super::answer::{Outcome, Refusal, Shown};
+use super::answer::{Outcome, Owner, Refusal, Shown};
 use super::cookie::Purpose;
 use super::handler::{Handler, lock};
 use crate::driver::ControlMessage;
@@ -32,8 +32,10 @@ impl Handler {
             let text = format!("path {path} of a session (limit {limit} paths)");
             return Err(Refusal::new(RefusalCode::Unsupported, text));
         }
-        let sends = lock(&self.sends).client(session);
-        let Some(known) = sends.or_else(|| lock(&self.puts).client(session)) else {
+        let sends = lock(&self.sends).owner(session);
+        let owner = sends.or_else(|| lock(&self.puts).owner(session));
+        // Whose number another key has seen in the clear header of a symbol is none of its sessions, whatever its address.
+        let Some(Owner { client: known, .. }) = owner.filter(|owner| owner.key == shown.key) else {
             return Err(Refusal::new(RefusalCode::NotFound, "no such session"));
         };
         let purpose = Purpose::Path { session, path };

@@ -111,7 +111,7 @@ impl Handler {
     fn refuse_checked(&self, taking: &Taking, refusal: Refusal) {
         let Refusal { code, text } = refusal;
         lock(&self.puts).end(taking.session, Stage::Failed(code));
-        let (name, client) = (taking.shown.clone(), taking.client);
+        let (name, client) = (taking.shown.clone(), taking.owner.client);
         let event = name.map(|name| ServerEvent::ReceiveFailed { name, client, reason: text });
         self.tell_if(event);
     }

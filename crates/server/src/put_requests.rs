@@ -13,7 +13,7 @@ use wellspring_wire::control::{self, Offer, RefusalCode};
 use wellspring_wire::scdp::Mode;
 
 use super::ServerEvent;
-use super::answer::{Outcome, Refusal, Shown};
+use super::answer::{Outcome, Owner, Refusal, Shown};
 use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, lock};
@@ -57,7 +57,7 @@ impl Handler {
         shown: Shown<'_>,
         offer: &Offer<'_>,
     ) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie, account } = shown;
+        let Shown { client, cookie, account, .. } = shown;
         let not_allowed = |text| Err(Refusal::new(RefusalCode::NotAllowed, text));
         let permissions = self.permissions();
         if !permissions.put {
@@ -71,17 +71,17 @@ impl Handler {
         }
         {
             let mut puts = lock(&self.puts);
-            if let Some(answer) = puts.known(client, offer, crate::clock::now())? {
+            if let Some(answer) = puts.known(shown.owner(), offer, crate::clock::now())? {
                 return Ok(answer);
             }
             self.check_open()?;
             if !self.jar.spend(client, cookie, Purpose::Offer(offer)) {
                 return Ok(Outcome::Challenge(self.jar.bake(client, Purpose::Offer(offer))));
             }
-            puts.admit(client, offer, &self.config, (&self.quotas, account))
+            puts.admit(shown.owner(), offer, &self.config, (&self.quotas, account))
                 .inspect_err(|_| self.jar.give_back(cookie))?;
         }
-        let outcome = self.open_put((client, account), offer);
+        let outcome = self.open_put((shown.owner(), account), offer);
         let is_taken = matches!(outcome, Ok(Outcome::Accepted));
         if !is_taken && !lock(&self.puts).is_checking(offer.session) {
             // Not remembered: the reason may pass, and the client may offer again.
@@ -93,7 +93,7 @@ impl Handler {
 
     fn open_put(
         self: &Arc<Self>,
-        (client, account): (SocketAddr, Option<&Account>),
+        (owner, account): (Owner, Option<&Account>),
         offer: &Offer<'_>,
     ) -> Result<Outcome, Refusal> {
         let digest = Digest(offer.digest);
@@ -140,7 +140,7 @@ impl Handler {
             size => Some(self.object_info(size, digest.tag(), &offer.geometry)?),
         };
         let resume = offer.resume && step.as_ref().is_none_or(TreeStep::is_file);
-        let mut taking = Taking::new(client, name, offer);
+        let mut taking = Taking::new(owner, name, offer);
         if let Some(step) = &step {
             taking.shown = step.shown();
         }
@@ -261,7 +261,7 @@ impl Handler {
         pages: Pages,
         held: Vec<Range<u32>>,
     ) -> Result<(), Refusal> {
-        let Taking { session, client, group, size, digest, .. } = *taking;
+        let Taking { session, owner: Owner { client, key }, group, size, digest, .. } = *taking;
         if let Some(group) = group {
             self.handle
                 .join_group(group, self.config.interface.as_ref())
@@ -278,6 +278,7 @@ impl Handler {
             initial_window: taking.initial_window,
             sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink)),
             complete: held.clone(),
+            key,
         };
         let events = self.put_events(session);
         let progress = self.handle.receive_object(request, events).map_err(|error| {
@@ -345,12 +346,12 @@ impl Handler {
     /// Takes a key of the group through which an object comes, from the host that has offered it.
     pub(super) fn group_key(
         &self,
-        client: SocketAddr,
+        owner: Owner,
         key: &control::GroupKey<'_>,
     ) -> Result<Outcome, Refusal> {
         let control::GroupKey { session, generation, suite, secret } = *key;
         let through_group =
-            |put: &mut Put| put.client == client && put.group.is_some() && !put.stage.is_over();
+            |put: &mut Put| put.owner() == owner && put.group.is_some() && !put.stage.is_over();
         let unsupported = |text| Refusal::new(RefusalCode::Unsupported, text);
         if self.config.driver.keys.is_none() {
             return Err(unsupported("this host has no keys"));
@@ -362,7 +363,7 @@ impl Handler {
         }
         let key = GroupKey::from_parts(*secret, generation, suite);
         let key = key.ok_or_else(|| unsupported("a cipher that is not known here"))?;
-        let taken = self.handle.group_key(client, session, GroupKeyChange::Receive(key));
+        let taken = self.handle.group_key(owner.client, session, GroupKeyChange::Receive(key));
         taken.map_err(Refusal::failed)?;
         Ok(Outcome::Accepted)
     }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wellspring_core::SessionId;
+use wellspring_trust::Fingerprint;
 use wellspring_wire::control::{Offer, PutState, RefusalCode, Reply};
 
 use super::address_limit::{MinuteCount, Place, Places};
-use super::answer::{Outcome, Refusal};
+use super::answer::{Outcome, Owner, Refusal};
 use super::checking::Checking;
 use super::quotas::{Account, Promise, Quotas, Session};
 use super::running::{Direction, Protocol, RunningTransfer, TransferState};
@@ -49,6 +50,8 @@ pub(super) struct Put {
     /// Its number among all.
     number: u64,
     pub client: SocketAddr,
+    /// The key that has offered it, where hosts have keys.
+    key: Option<Fingerprint>,
     /// Where its client is by further paths.
     others: Vec<SocketAddr>,
     pub name: String,
@@ -146,6 +149,11 @@ impl Put {
 }
 
 impl Put {
+    /// Whose it is.
+    pub(super) fn owner(&self) -> Owner {
+        Owner { client: self.client, key: self.key }
+    }
+
     /// The session has begun.
     pub(super) fn begin(
         &mut self,
@@ -243,9 +251,9 @@ impl Puts {
     }
 
     /// Who sends in a session that receives.
-    pub(super) fn client(&self, session: SessionId) -> Option<SocketAddr> {
+    pub(super) fn owner(&self, session: SessionId) -> Option<Owner> {
         let put = self.all.get(&session)?;
-        matches!(put.stage, Stage::Receiving(..)).then_some(put.client)
+        matches!(put.stage, Stage::Receiving(..)).then(|| put.owner())
     }
 
     /// The client of a session is at another address, too, by a path that is open. False if it receives nothing here.
@@ -258,12 +266,13 @@ impl Puts {
     }
 
     /// Answers how far an object is; nothing to who is not known to have offered it.
-    pub(super) fn status(&self, session: SessionId, client: SocketAddr) -> Option<Reply<'static>> {
+    pub(super) fn status(&self, session: SessionId, owner: Owner) -> Option<Reply<'static>> {
         let Some(put) = self.all.get(&session) else {
             let state = PutState::Unknown;
             return Some(Reply::Status { state, blocks_done: 0, blocks_total: 0 });
         };
-        if put.client != client && !put.others.contains(&client) {
+        let Owner { client, key } = owner;
+        if put.key != key || put.client != client && !put.others.contains(&client) {
             return None;
         }
         let (state, blocks_done) = match &put.stage {
@@ -289,7 +298,8 @@ impl Puts {
             **session != taking.session
                 && is_same
                 && is_open
-                && put.client.ip() == taking.client.ip()
+                && put.client.ip() == taking.owner.client.ip()
+                && put.key == taking.owner.key
         })?;
         Some(match &put.stage {
             Stage::Receiving(_, progress) => match put.signs.judge(progress.symbols(), now) {
@@ -320,10 +330,10 @@ impl Puts {
     pub(super) fn held(
         &self,
         session: SessionId,
-        client: SocketAddr,
+        owner: Owner,
         from: u32,
     ) -> impl Iterator<Item = Range<u32>> {
-        let put = self.all.get(&session).filter(|put| put.client == client);
+        let put = self.all.get(&session).filter(|put| put.owner() == owner);
         let held = put.map_or(&[][..], |put| &put.held);
         held[held.partition_point(|run| run.end <= from)..].iter().cloned()
     }
@@ -331,12 +341,12 @@ impl Puts {
     /// The answer to an offer that was taken before, or that cannot be.
     pub(super) fn known(
         &mut self,
-        client: SocketAddr,
+        owner: Owner,
         offer: &Offer<'_>,
         now: Instant,
     ) -> Result<Option<Outcome>, Refusal> {
         if let Some(put) = self.all.get_mut(&offer.session) {
-            if put.client != client || put.name != offer.name.as_str() {
+            if put.owner() != owner || put.name != offer.name.as_str() {
                 return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
             }
             return match &mut put.stage {
@@ -356,7 +366,7 @@ impl Puts {
     /// Takes a place for an object that is offered.
     pub(super) fn admit(
         &mut self,
-        client: SocketAddr,
+        Owner { client, key }: Owner,
         offer: &Offer<'_>,
         config: &ServerConfig,
         (quotas, account): (&Arc<Quotas>, Option<&Account>),
@@ -371,6 +381,7 @@ impl Puts {
         let put = Put {
             number: self.begun,
             client,
+            key,
             others: Vec::new(),
             name: offer.name.to_string(),
             target: offer.name.to_string(),

@@ -9,7 +9,7 @@ use wellspring_wire::control::{
 };
 
 use super::ServerEvent;
-use super::answer::{Outcome, Refusal, SessionReport, Shown};
+use super::answer::{Outcome, Owner, Refusal, SessionReport, Shown};
 use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, lock};
@@ -59,8 +59,9 @@ impl Handler {
         let client = canonical(message.from);
         let identity = message.peer.as_ref().map(|peer| &peer.identity);
         let account = self.account(identity, client);
-        let shown = Shown { client, cookie, account: account.as_ref() };
-        let allowed = self.allowed(message, &request);
+        let key = identity.map(|identity| identity.fingerprint);
+        let shown = Shown { client, key, cookie, account: account.as_ref() };
+        let allowed = self.allowed(message, shown.owner(), &request);
         let outcome = match &request {
             _ if allowed.is_err() => allowed.map(|()| Outcome::Nothing),
             Request::Info { name, geometry } => self.info(shown, name.as_str(), *geometry),
@@ -74,10 +75,10 @@ impl Handler {
                 self.manifest(shown, name.as_str(), Digest(*digest), (*log, *index))
             }
             // Needs no cookie: it comes sealed, from the host that has proven its address by its offer.
-            Request::GroupKey(key) => self.group_key(client, key),
+            Request::GroupKey(key) => self.group_key(shown.owner(), key),
             // These need no cookie: the answer is no longer than the question, and nothing follows.
             Request::Held { session, from } => {
-                let runs = Runs::write(lock(&self.puts).held(*session, client, *from));
+                let runs = Runs::write(lock(&self.puts).held(*session, shown.owner(), *from));
                 let runs = Runs::new(&runs).expect("runs of blocks ascend");
                 return self.reply(message, nonce, &Reply::Held { runs });
             }
@@ -85,7 +86,7 @@ impl Handler {
             Request::Addresses => return self.answer_addresses(message, nonce),
             Request::Status { session } => {
                 // To whom it is not known to belong, nothing is said: the client may ask by a path that is known.
-                let reply = lock(&self.puts).status(*session, client);
+                let reply = lock(&self.puts).status(*session, shown.owner());
                 return reply.map_or((), |reply| self.reply(message, nonce, &reply));
             }
         };
@@ -108,7 +109,7 @@ impl Handler {
             Ok(Outcome::Accepted) => {
                 let reply = match &request {
                     // With what is here of it, which the client would ask for next.
-                    Request::Offer(offer) => lock(&self.puts).status(offer.session, client),
+                    Request::Offer(offer) => lock(&self.puts).status(offer.session, shown.owner()),
                     _ => Some(Reply::Accepted),
                 };
                 if let Some(reply) = reply {
@@ -137,14 +138,19 @@ impl Handler {
     }
 
     /// Whether the key that has sent a request has the right to what it asks. A server without keys asks nobody.
-    fn allowed(&self, message: &ControlMessage, request: &Request<'_>) -> Result<(), Refusal> {
+    fn allowed(
+        &self,
+        message: &ControlMessage,
+        owner: Owner,
+        request: &Request<'_>,
+    ) -> Result<(), Refusal> {
         if self.config.driver.keys.is_none() {
             return Ok(());
         }
         let (name, put) = match request {
             // A transfer that has begun outlives the right to begin one.
             Request::Manifest { name, .. }
-                if lock(&self.sends).source(canonical(message.from), name.as_str()).is_some() =>
+                if lock(&self.sends).source(owner, name.as_str()).is_some() =>
             {
                 return Ok(());
             }
@@ -154,7 +160,7 @@ impl Handler {
             Request::Start(start) => (&start.name, is_of_put(start.name.as_str())),
             Request::StartNdp(start) => (&start.name, false),
             Request::Offer(offer) => (&offer.name, true),
-            // Answered only to who has made the offer, or has the session.
+            // Answered only to the key that has made the offer, or has the session.
             Request::Status { .. }
             | Request::Held { .. }
             | Request::Path { .. }

@@ -9,7 +9,7 @@ use wellspring_transport::scdp::{Resume, Share};
 use wellspring_wire::control::{RefusalCode, Start, StartNdp};
 
 use super::ServerEvent;
-use super::answer::{Outcome, Refusal, SessionReport, Shown};
+use super::answer::{Outcome, Owner, Refusal, SessionReport, Shown};
 use super::cookie::Purpose;
 use super::handler::{Handler, OpenObject, lock};
 use super::sends::{Kind, Wanted};
@@ -47,10 +47,10 @@ impl Handler {
     }
 
     fn send(&self, shown: Shown<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Refusal> {
-        let Shown { client, cookie, account } = shown;
+        let Shown { client, cookie, account, .. } = shown;
         let (number, replaces) = {
             let mut sends = lock(&self.sends);
-            if let Some(answer) = sends.known(client, wanted)? {
+            if let Some(answer) = sends.known(shown.owner(), wanted)? {
                 return Ok(answer);
             }
             self.check_open()?;
@@ -58,14 +58,16 @@ impl Handler {
                 return Ok(Outcome::Challenge(self.jar.bake(client, wanted.purpose)));
             }
             let counted = (&self.quotas, account);
-            sends.admit(client, wanted, counted).inspect_err(|_| self.jar.give_back(cookie))?
+            sends
+                .admit(shown.owner(), wanted, counted)
+                .inspect_err(|_| self.jar.give_back(cookie))?
         };
         if replaces {
             // The client has lost sight of that session; the driver takes requests in order, so
             // the number is free when the new one comes.
             let _ = self.handle.cancel(wanted.session);
         }
-        let opened = self.open_send(client, wanted, number);
+        let opened = self.open_send(shown.owner(), wanted, number);
         let (outcome, running) = match opened {
             Ok(Ok(running)) => (Ok(Outcome::Accepted), Some(running)),
             Ok(Err(answer)) => (Ok(answer), None),
@@ -81,7 +83,7 @@ impl Handler {
     /// Opens the session that was admitted by that number; or what is to be answered first.
     fn open_send(
         &self,
-        client: SocketAddr,
+        owner: Owner,
         wanted: &Wanted<'_>,
         number: u64,
     ) -> Result<Result<SessionProgress, Outcome>, Refusal> {
@@ -92,19 +94,19 @@ impl Handler {
         let name = object.name.clone();
         let (progress, share, resumed) = match wanted.scdp {
             Some(start) => {
-                let progress = self.send_by_scdp(client, start, (number, object))?;
+                let progress = self.send_by_scdp(owner, start, (number, object))?;
                 let share = (start.share_index, start.share_count);
                 (progress, share, start.resume.is_some())
             }
-            None => (self.send_by_ndp(client, wanted.session, (number, object))?, (0, 1), false),
+            None => (self.send_by_ndp(owner, wanted.session, (number, object))?, (0, 1), false),
         };
-        self.tell(ServerEvent::Sending { name, client, share, resumed });
+        self.tell(ServerEvent::Sending { name, client: owner.client, share, resumed });
         Ok(Ok(progress))
     }
 
     fn send_by_scdp(
         &self,
-        client: SocketAddr,
+        Owner { client, key }: Owner,
         start: &Start<'_>,
         (number, opened): (u64, OpenObject),
     ) -> Result<SessionProgress, Refusal> {
@@ -123,6 +125,7 @@ impl Handler {
             to: Recipients::One { receiver: client, share },
             initial_window: start.geometry.initial_window,
             resume,
+            key,
         };
         let reports = self.reports.clone();
         let events = Box::new(move |event| {
@@ -136,7 +139,7 @@ impl Handler {
 
     fn send_by_ndp(
         &self,
-        client: SocketAddr,
+        Owner { client, key }: Owner,
         session: SessionId,
         (number, opened): (u64, OpenObject),
     ) -> Result<SessionProgress, Refusal> {
@@ -150,7 +153,10 @@ impl Handler {
             let _ = reports.send(SessionReport::Ndp { session, number, event });
         });
         let (size, source) = (opened.size, Arc::new(opened.source));
-        self.handle.ndp().send(session, size, source, client, events).map_err(Refusal::failed)
+        self.handle
+            .ndp()
+            .send(session, size, source, (client, key), events)
+            .map_err(Refusal::failed)
     }
 
     /// Takes in what happened in a session that sends; `sent` is the event of its success.

@@ -10,7 +10,7 @@ use wellspring_core::SessionId;
 use wellspring_wire::control::{RefusalCode, Start};
 
 use super::address_limit::{Place, Places};
-use super::answer::{Outcome, Refusal};
+use super::answer::{Outcome, Owner, Refusal};
 use super::cookie::Purpose;
 use super::quotas::{Account, Quotas, Session};
 use super::running::{Direction, Protocol, RunningTransfer, TransferState};
@@ -69,7 +69,7 @@ pub(super) struct Sends {
 struct Sending {
     /// Its number among all.
     number: u64,
-    client: SocketAddr,
+    owner: Owner,
     name: String,
     epoch: u8,
     symbol_size: u16,
@@ -118,15 +118,17 @@ impl Sends {
     /// The answer to a request that was granted before, or that cannot be.
     pub(super) fn known(
         &mut self,
-        client: SocketAddr,
+        owner: Owner,
         wanted: &Wanted<'_>,
     ) -> Result<Option<Outcome>, Refusal> {
         let Some(open) = self.open.get_mut(&wanted.key()) else { return Ok(None) };
         let epoch = wanted.epoch();
-        if open.name != wanted.name || open.client != client && epoch <= open.epoch {
+        let is_elsewhere = open.owner.client != owner.client;
+        let is_anothers = open.name != wanted.name || open.owner.key != owner.key;
+        if is_anothers || is_elsewhere && epoch <= open.epoch {
             return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
         }
-        if open.client != client && !open.stands_still(crate::clock::now()) {
+        if is_elsewhere && !open.stands_still(crate::clock::now()) {
             let text = "the session is in use from another address; try again";
             return Err(Refusal::new(RefusalCode::Busy, text));
         }
@@ -143,19 +145,19 @@ impl Sends {
     /// Takes a place for the session. Returns its number among all, and whether an earlier life of it is to be ended.
     pub(super) fn admit(
         &mut self,
-        client: SocketAddr,
+        owner: Owner,
         wanted: &Wanted<'_>,
         (quotas, account): (&Arc<Quotas>, Option<&Account>),
     ) -> Result<(u64, bool), Refusal> {
         let key = wanted.key();
         let (replaces, places) = match self.open.remove(&key) {
             Some(earlier) => (earlier.running.is_some(), earlier.places),
-            None => (false, (self.places.take(client)?, quotas.session(account)?)),
+            None => (false, (self.places.take(owner.client)?, quotas.session(account)?)),
         };
         self.begun += 1;
         let sending = Sending {
             number: self.begun,
-            client,
+            owner,
             name: wanted.name.to_owned(),
             epoch: wanted.epoch(),
             symbol_size: wanted.symbol_size(),
@@ -176,9 +178,9 @@ impl Sends {
     }
 
     /// Where the bytes come from of an object that SCDP sends to a client.
-    pub(super) fn source(&self, client: SocketAddr, name: &str) -> Option<Arc<FileSource>> {
+    pub(super) fn source(&self, owner: Owner, name: &str) -> Option<Arc<FileSource>> {
         let is_it =
-            |open: &&Sending| open.client == client && open.name == name && open.source.is_some();
+            |open: &&Sending| open.owner == owner && open.name == name && open.source.is_some();
         self.open.values().find(is_it).and_then(|open| open.source.clone())
     }
 
@@ -218,7 +220,7 @@ impl Sends {
             };
             let transfer = RunningTransfer {
                 number: open.number,
-                client: open.client,
+                client: open.owner.client,
                 name: open.name.clone(),
                 direction: Direction::Send,
                 protocol,
@@ -235,9 +237,9 @@ impl Sends {
     }
 
     /// To whom SCDP sends in a session.
-    pub(super) fn client(&self, session: SessionId) -> Option<SocketAddr> {
+    pub(super) fn owner(&self, session: SessionId) -> Option<Owner> {
         let open = self.open.get(&(Kind::Scdp, session)).filter(|open| open.running.is_some())?;
-        Some(open.client)
+        Some(open.owner)
     }
 
     /// Takes out a session that is over, unless it was replaced by a later one. To whom it sent, and what.
@@ -249,7 +251,7 @@ impl Sends {
     ) -> Option<(SocketAddr, String)> {
         let key = (kind, session);
         self.open.get(&key).filter(|open| open.number == number)?;
-        self.open.remove(&key).map(|open| (open.client, open.name))
+        self.open.remove(&key).map(|open| (open.owner.client, open.name))
     }
 }
 
@@ -268,7 +270,9 @@ mod tests {
         _home: tempfile::TempDir,
     }
 
-    const CLIENT: ([u8; 4], u16) = ([192, 0, 2, 1], 7);
+    fn owner() -> Owner {
+        Owner { client: ([192, 0, 2, 1], 7).into(), key: None }
+    }
 
     impl Table {
         fn new() -> Self {
@@ -279,12 +283,12 @@ mod tests {
         }
 
         fn known(&mut self, start: &Start<'_>) -> Option<Outcome> {
-            let known = self.sends.known(CLIENT.into(), &wanted(start));
+            let known = self.sends.known(owner(), &wanted(start));
             known.map_err(|refusal| refusal.text).expect("the same client")
         }
 
         fn admit(&mut self, start: &Start<'_>) -> (u64, bool) {
-            let admitted = self.sends.admit(CLIENT.into(), &wanted(start), (&self.quotas, None));
+            let admitted = self.sends.admit(owner(), &wanted(start), (&self.quotas, None));
             admitted.map_err(|refusal| refusal.text).expect("there is room")
         }
 

@@ -9,6 +9,7 @@ use wellspring_transport::scdp::ObjectInfo;
 use wellspring_wire::control::{Offer, Request};
 
 use super::ServerEvent;
+use super::answer::Owner;
 use crate::manifest::Manifest;
 use crate::pages::{Pages, Question};
 use crate::requester::{Answer, AskError, Requester};
@@ -24,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(super) struct Taking {
     pub(super) session: SessionId,
-    pub(super) client: SocketAddr,
+    pub(super) owner: Owner,
     pub(super) name: ObjectName,
     pub(super) size: u64,
     pub(super) digest: Digest,
@@ -37,10 +38,10 @@ pub(super) struct Taking {
 }
 
 impl Taking {
-    pub(super) fn new(client: SocketAddr, name: ObjectName, offer: &Offer<'_>) -> Self {
+    pub(super) fn new(owner: Owner, name: ObjectName, offer: &Offer<'_>) -> Self {
         Taking {
             session: offer.session,
-            client,
+            owner,
             name,
             size: offer.size,
             digest: Digest(offer.digest),
@@ -57,7 +58,7 @@ impl Taking {
         let name = self.shown.clone()?;
         Some(ServerEvent::Receiving {
             name,
-            client: self.client,
+            client: self.owner.client,
             size: self.size,
             multicast: self.group.is_some(),
             resumed,
@@ -73,7 +74,7 @@ impl Taking {
     pub(super) fn putter(&self, requester: &Requester) -> Putter {
         Putter {
             requester: requester.clone(),
-            client: self.client,
+            client: self.owner.client,
             name: self.name.clone(),
             digest: self.digest,
         }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::direction::{Closed, Opener, Plain, Sealer, Shape, Suite};
+use crate::key::Fingerprint;
 
 /// Distinguishes the channels between two addresses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -11,6 +12,17 @@ pub struct ChannelId(pub(crate) u64);
 impl ChannelId {
     /// No channel, but the key of a group.
     pub(crate) const GROUP: ChannelId = ChannelId(0);
+}
+
+/// By which of the channels to an address a datagram is sealed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    /// The current one, or else the newest handshake's.
+    Any,
+    /// That one.
+    Channel(ChannelId),
+    /// One that leads to the owner of that key, as [`Any`](Self::Any) chooses among them.
+    Key(Fingerprint),
 }
 
 /// Keys for datagrams between two addresses, made by a handshake.

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use wellspring_core::{Duration, Time};
 
-use crate::channel::ChannelId;
+use crate::channel::{ChannelId, Via};
 use crate::counters::TrustCounters;
 use crate::direction::{HEADROOM, MAX_OVERHEAD, Plain, Shape, Suite};
 use crate::entry::{Entry, Found, Greeted};
 use crate::gate::Gate;
 use crate::groups::Groups;
 use crate::handshake::Refusal;
-use crate::key::PublicKey;
+use crate::key::{Fingerprint, PublicKey};
 use crate::keyring::{Identity, Keyring};
 use crate::layout::{
     HELLO, HELLO_LEN, INITIATION, REFUSAL, REFUSAL_LEN, RESPONSE, RETRY, SEALED, id_of, refusal,
@@ -67,6 +67,8 @@ pub enum NoWay {
 /// All channels of a host, by the address at their other end.
 pub struct Channels {
     keyring: Arc<Keyring>,
+    /// Whether handshakes of others are answered.
+    answers: bool,
     suite: Suite,
     gate: Gate,
     entries: BTreeMap<SocketAddr, Entry>,
@@ -90,6 +92,7 @@ impl Channels {
     pub fn new(keyring: Arc<Keyring>, limit: usize, secret: [u8; 32]) -> Self {
         Channels {
             keyring,
+            answers: true,
             suite: Suite::of_this_machine(),
             gate: Gate::new(blake3::derive_key("wellspring trust 1 cookies", &secret)),
             entries: BTreeMap::new(),
@@ -103,6 +106,14 @@ impl Channels {
             uses: 0,
             counters: TrustCounters::default(),
         }
+    }
+
+    /// Those of a client, which answers no handshake: all its channels lead to keys that it has greeted, and it greets
+    /// only who may serve at that address. Else a key that may only read could greet it from there, and be
+    /// taken for the server.
+    #[must_use]
+    pub fn of_client(self) -> Self {
+        Channels { answers: false, ..self }
     }
 
     /// What was met so far.
@@ -128,11 +139,12 @@ impl Channels {
     }
 
     /// Opens a datagram that came from `from` into `plain`. `shape` is what its header says of itself if the header
-    /// of its kind stays in clear. What is left in `answer` is to be sent back.
+    /// of its kind stays in clear. What is left in `answer` is to be sent back. Where a session belongs to a
+    /// key, the `holder`, nothing else is opened, and no other key's handshake answered.
     pub fn open(
         &mut self,
         now: Time,
-        from: SocketAddr,
+        (from, holder): (SocketAddr, Option<Fingerprint>),
         datagram: &[u8],
         shape: Option<Shape>,
         plain: &mut [u8],
@@ -140,17 +152,21 @@ impl Channels {
     ) -> Opened {
         answer.clear();
         match datagram.first() {
+            Some(&HELLO | &INITIATION) if !self.answers => {
+                self.counters.handshakes_wrong += 1;
+                Opened::Nothing
+            }
             Some(&HELLO) => self.on_hello(now, from, datagram, answer),
             Some(&RETRY) => self.on_retry(from, datagram, answer),
-            Some(&INITIATION) => self.on_initiation(now, from, datagram, plain, answer),
+            Some(&INITIATION) => self.on_initiation(now, (from, holder), datagram, plain, answer),
             Some(&RESPONSE) => self.on_response(from, datagram),
             Some(&REFUSAL) => self.on_refusal(from, datagram),
             Some(&SEALED) => {
                 let shape = Shape { clear: 0, len: datagram.len().saturating_sub(MAX_OVERHEAD) };
-                self.open_sealed(now, from, datagram, shape, plain)
+                self.open_sealed(now, (from, holder), datagram, shape, plain)
             }
             _ => match shape {
-                Some(shape) => self.open_sealed(now, from, datagram, shape, plain),
+                Some(shape) => self.open_sealed(now, (from, holder), datagram, shape, plain),
                 None => {
                     self.counters.clear += 1;
                     Opened::Clear
@@ -159,13 +175,12 @@ impl Channels {
         }
     }
 
-    /// Seals the datagram of `len` bytes that begins [`HEADROOM`] bytes into `room` for `to`, by that channel if one is
-    /// named. The sealed one begins where `room` does; returns its length. `None` if there is no channel, and
-    /// then it is not to be sent.
+    /// Seals the datagram of `len` bytes that begins [`HEADROOM`] bytes into `room` for `to`. The sealed one begins
+    /// where `room` does; returns its length. `None` if there is no such channel, and then it is not to be sent.
     pub fn seal(
         &mut self,
         to: SocketAddr,
-        via: Option<ChannelId>,
+        via: Via,
         room: &mut [u8],
         len: usize,
         clear: usize,
@@ -247,13 +262,13 @@ impl Channels {
         out.resize(HEADROOM, 0);
         out.extend_from_slice(request);
         out.resize(request.len() + MAX_OVERHEAD, 0);
-        self.seal(to, None, out, request.len(), 0).map(|_| ())
+        self.seal(to, Via::Any, out, request.len(), 0).map(|_| ())
     }
 
     fn open_sealed(
         &mut self,
         now: Time,
-        from: SocketAddr,
+        (from, holder): (SocketAddr, Option<Fingerprint>),
         datagram: &[u8],
         shape: Shape,
         plain: &mut [u8],
@@ -263,9 +278,9 @@ impl Channels {
         let found = match self.entries.get_mut(&home) {
             Some(entry) => {
                 entry.used = self.uses;
-                entry.open(now, datagram, shape, plain)
+                entry.open((now, holder), datagram, shape, plain)
             }
-            None => self.open_by_further_port(now, from, datagram, shape, plain),
+            None => self.open_by_further_port(now, (from, holder), datagram, shape, plain),
         };
         match found {
             Found::Plain(found, via) => {
@@ -291,14 +306,14 @@ impl Channels {
     fn open_by_further_port(
         &mut self,
         now: Time,
-        from: SocketAddr,
+        (from, holder): (SocketAddr, Option<Fingerprint>),
         datagram: &[u8],
         shape: Shape,
         plain: &mut [u8],
     ) -> Found {
         let ports = SocketAddr::new(from.ip(), 0)..=SocketAddr::new(from.ip(), u16::MAX);
         for (home, entry) in self.entries.range_mut(ports).take(MAX_PORTS_TRIED) {
-            let found = entry.open(now, datagram, shape, plain);
+            let found = entry.open((now, holder), datagram, shape, plain);
             if let Found::Plain(..) = found {
                 entry.used = self.uses;
                 if self.further_ports.len() >= MAX_FURTHER_PORTS {

@@ -24,7 +24,7 @@ pub struct TrustCounters {
     pub handshakes_put_off: u64,
     /// Handshakes that came again.
     pub handshakes_replayed: u64,
-    /// Handshakes that were none, or for other keys.
+    /// Handshakes that were none, for other keys, or with a client, which answers none.
     pub handshakes_wrong: u64,
     /// Handshakes of keys that are not trusted.
     pub handshakes_untrusted: u64,

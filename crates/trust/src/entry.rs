@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use wellspring_core::{Duration, Time};
 
-use crate::channel::{Channel, ChannelId};
+use crate::channel::{Channel, ChannelId, Via};
 use crate::direction::{Closed, Plain, Shape, mark_of};
 use crate::handshake::Initiator;
+use crate::key::Fingerprint;
 use crate::keyring::Identity;
 
 /// Answered handshakes of one address that wait for their first datagram.
@@ -79,11 +80,12 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Opens a datagram by one of its channels. The first one of a pending channel proves that the handshake was no
-    /// replay.
+    /// Opens a datagram by one of its channels, of the `holder` if there is one. The first one of a pending channel
+    /// proves that the handshake was no replay. What was cut can be played again without end: it proves nothing, and is
+    /// no sign that the other end is there.
     pub(crate) fn open(
         &mut self,
-        now: Time,
+        (now, holder): (Time, Option<Fingerprint>),
         datagram: &[u8],
         shape: Shape,
         plain: &mut [u8],
@@ -92,7 +94,8 @@ impl Entry {
         // Channels may have the same mark: what one has had under its number may be another's first.
         let mut replayed = false;
         let mut try_with = |established: &mut Established| {
-            if mark.is_some_and(|mark| mark != established.channel.mark()) {
+            let is_others = holder.is_some_and(|key| key != established.identity.fingerprint);
+            if is_others || mark.is_some_and(|mark| mark != established.channel.mark()) {
                 return None;
             }
             let id = established.channel.id();
@@ -105,7 +108,9 @@ impl Entry {
         if opened.is_none() {
             let mut pending = self.pending.iter_mut().enumerate();
             let confirmed = pending.find_map(|(place, pending)| {
-                try_with(&mut pending.established).map(|opened| (place, opened))
+                let opened = try_with(&mut pending.established);
+                let whole = opened.filter(|(plain, _)| matches!(plain, Plain::Whole(_)));
+                whole.map(|opened| (place, opened))
             });
             if let Some((place, found)) = confirmed {
                 opened = Some(found);
@@ -119,8 +124,10 @@ impl Entry {
         }
         match opened {
             Some((plain, id)) => {
-                self.heard = Some(now);
-                (self.unanswered, self.asked) = (0, None);
+                if let Plain::Whole(_) = plain {
+                    self.heard = Some(now);
+                    (self.unanswered, self.asked) = (0, None);
+                }
                 Found::Plain(plain, id)
             }
             None if replayed => Found::Replayed,
@@ -163,13 +170,14 @@ impl Entry {
             .is_some_and(|c| c.identity.fingerprint != identity.fingerprint)
     }
 
-    /// The channel to send by: that one, or without a choice the current one, or else the newest handshake's.
-    pub(crate) fn channel_to_use(&mut self, via: Option<ChannelId>) -> Option<&mut Channel> {
+    /// The channel to send by.
+    pub(crate) fn channel_to_use(&mut self, via: Via) -> Option<&mut Channel> {
         let pending = self.pending.iter_mut().rev().map(|pending| &mut pending.established);
         let mut all = self.current.iter_mut().chain(pending).chain(&mut self.previous);
         let found = match via {
-            None => all.next(),
-            Some(via) => all.find(|established| established.channel.id() == via),
+            Via::Any => all.next(),
+            Via::Channel(id) => all.find(|established| established.channel.id() == id),
+            Via::Key(key) => all.find(|established| established.identity.fingerprint == key),
         };
         found.map(|established| &mut established.channel)
     }

@@ -144,13 +144,11 @@ impl Keyring {
     /// How to greet a server at an address; `None` if no key here could be its.
     pub(crate) fn greeting(&self, address: IpAddr) -> Option<Greeting<'_>> {
         let pinned = |(peer, identity)| Greeting::Pinned(peer, identity);
-        let bound = self.servers_at(address).find(|(peer, _)| !peer.addresses.is_empty());
-        if self.own.is_some()
-            && let Some(bound) = bound
-        {
-            return Some(pinned(bound));
+        if let Some(bound) = self.servers_at(address).find(|(peer, _)| !peer.addresses.is_empty()) {
+            return self.own.is_some().then(|| pinned(bound));
         }
-        if let Some((key, identity)) = self.clusters.first() {
+        let serves = |(_, identity): &&(ClusterKey, Arc<Identity>)| identity.rights.serve;
+        if let Some((key, identity)) = self.clusters.iter().find(serves) {
             return Some(Greeting::Cluster(key, identity));
         }
         self.own.as_ref()?;

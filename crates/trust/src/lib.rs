@@ -29,7 +29,7 @@ mod replay;
 mod rights;
 mod stream;
 
-pub use channel::{Channel, ChannelId};
+pub use channel::{Channel, ChannelId, Via};
 pub use channels::{Channels, NoWay, Opened, without_keys};
 pub use counters::TrustCounters;
 pub use direction::{HEADROOM, MAX_OVERHEAD, Shape, Suite};

@@ -205,6 +205,7 @@ impl Run {
             to,
             initial_window: self.initial_window,
             resume,
+            key: None,
         };
         let progress = self.handle.send_object(
             request,

@@ -19,7 +19,7 @@ use wellspring_core::{SessionId, Time};
 use wellspring_server::{Server, ServerConfig};
 use wellspring_testkit::loopback::own_address;
 use wellspring_trust::{
-    Channels, ClusterKey, GroupKey, HEADROOM, Keyring, MAX_OVERHEAD, Opened, Rights,
+    Channels, ClusterKey, GroupKey, HEADROOM, Keyring, MAX_OVERHEAD, Opened, Rights, Via,
 };
 use wellspring_wire::control::{self, Parsed, PutState, Reply, Request};
 use wellspring_wire::scdp::{Pull, ScdpHeader, Symbol, emit, parse, set_tagged};
@@ -284,7 +284,8 @@ impl Member {
         let Ok((len, from)) = self.socket.recv_from(&mut datagram) else { return };
         let micros = self.began.elapsed().as_micros() as u64;
         let now = Time::ZERO + wellspring_core::Duration::from_micros(micros);
-        let opened = self.channels.open(now, from, &datagram[..len], None, &mut plain, &mut answer);
+        let opened =
+            self.channels.open(now, (from, None), &datagram[..len], None, &mut plain, &mut answer);
         if !answer.is_empty() {
             self.socket.send_to(&answer, from).expect("sent");
         }
@@ -308,7 +309,9 @@ impl Member {
         control::emit_reply(nonce, &reply, &mut bytes);
         let mut sealed = vec![0; bytes.len() + MAX_OVERHEAD];
         sealed[HEADROOM..HEADROOM + bytes.len()].copy_from_slice(&bytes);
-        self.channels.seal(from, Some(via), &mut sealed, bytes.len(), 0).expect("a channel");
+        self.channels
+            .seal(from, Via::Channel(via), &mut sealed, bytes.len(), 0)
+            .expect("a channel");
         self.socket.send_to(&sealed, from).expect("sent");
     }
 }

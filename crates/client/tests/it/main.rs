@@ -16,6 +16,7 @@ mod lttp_lost;
 mod ndp;
 mod on_path;
 mod operation;
+mod other_keys;
 mod paths;
 mod process;
 mod put_races;

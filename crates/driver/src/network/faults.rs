@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use wellspring_core::{Duration, RandomStream, Seed, Time};
+use wellspring_trust::Fingerprint;
 
 use crate::Faults;
 use crate::statistics::Injected;
@@ -22,6 +23,8 @@ pub(crate) struct Origin {
     pub port: u8,
     /// By which path from its host it came.
     pub path: u16,
+    /// Whose the sessions with that host are.
+    pub holder: Option<Fingerprint>,
 }
 
 /// Decides the fate of datagrams that have arrived.
@@ -152,6 +155,7 @@ mod tests {
         ecn: 0,
         port: 0,
         path: 0,
+        holder: None,
     };
 
     #[test]

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use wellspring_core::{SessionId, Time};
 use wellspring_trust::{
-    ChannelId, Channels, HEADROOM, Keyring, NoWay, Opened, PublicKey, Refusal, Shape, TrustCounters,
+    ChannelId, Channels, Fingerprint, HEADROOM, Keyring, NoWay, Opened, PublicKey, Refusal, Shape,
+    TrustCounters, Via,
 };
 use wellspring_wire::control::holds_secret;
 use wellspring_wire::{ndp, scdp};
@@ -29,11 +30,13 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    pub(crate) fn new(keyring: Arc<Keyring>) -> Self {
+    /// A host's with that keyring, which `answers` the handshakes of others or does not.
+    pub(crate) fn new(keyring: Arc<Keyring>, answers: bool) -> Self {
         let mut secret = [0; 32];
         crate::random::fill(&mut secret);
         let own = keyring.own().map(|own| own.public());
         let channels = Channels::new(keyring, MAX_ADDRESSES, secret);
+        let channels = if answers { channels } else { channels.of_client() };
         Guard { channels, own, outgoing: Vec::new(), copy: Vec::new() }
     }
 
@@ -48,10 +51,11 @@ impl Guard {
     }
 
     /// Opens a datagram into `plain`, which holds any. What is [`outgoing`](Self::outgoing) then is to be sent back.
+    /// Of an address where sessions belong to a `holder`, nothing else is opened.
     pub(crate) fn open(
         &mut self,
         now: Time,
-        from: SocketAddr,
+        (from, holder): (SocketAddr, Option<Fingerprint>),
         datagram: &[u8],
         plain: &mut [u8],
     ) -> Opened {
@@ -65,7 +69,7 @@ impl Guard {
             self.channels.open_of_group((from, session.0), datagram, shape, plain)
         });
         let opened = opened.unwrap_or_else(|| {
-            self.channels.open(now, from, datagram, shape, plain, &mut self.outgoing)
+            self.channels.open(now, (from, holder), datagram, shape, plain, &mut self.outgoing)
         });
         if let Opened::Datagram { len, .. } = opened
             && shape.is_some()
@@ -85,7 +89,7 @@ impl Guard {
     pub(crate) fn seal(
         &mut self,
         to: SocketAddr,
-        via: Option<ChannelId>,
+        via: Via,
         room: &mut [u8],
         len: usize,
     ) -> Option<usize> {

@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use wellspring_core::{Rate, SessionId, Time};
-use wellspring_trust::{ChannelId, HEADROOM, Keyring, Opened};
+use wellspring_trust::{HEADROOM, Keyring, Opened, Via};
 
 use crate::DscpMap;
 use crate::event::KeyTrouble;
@@ -124,7 +124,7 @@ impl Network {
                 self.outbox.push(len, marks, targets);
                 len
             }
-            [target] => self.push_sealed(len, None, marks, *target).unwrap_or(0),
+            [target] => self.push_sealed(len, marks, *target).unwrap_or(0),
             targets => self.push_sealed_to_each(len, marks, targets),
         };
         if let Some(pace) = &mut self.pace {
@@ -133,14 +133,8 @@ impl Network {
     }
 
     /// Sends the first `len` bytes of the buffer, sealed; returns the new length, or `None` if no channel leads there.
-    fn push_sealed(
-        &mut self,
-        len: usize,
-        via: Option<ChannelId>,
-        marks: Marks,
-        target: Target,
-    ) -> Option<usize> {
-        let sealed = self.guard.as_mut()?.seal(target.to, via, self.outbox.room()?, len)?;
+    fn push_sealed(&mut self, len: usize, marks: Marks, target: Target) -> Option<usize> {
+        let sealed = self.guard.as_mut()?.seal(target.to, target.via, self.outbox.room()?, len)?;
         self.outbox.push(sealed, marks, &[target]);
         Some(sealed)
     }
@@ -157,25 +151,19 @@ impl Network {
             }
             let (Some(guard), Some(room)) = (&self.guard, self.outbox.room()) else { return each };
             room[HEADROOM..HEADROOM + len].copy_from_slice(guard.kept());
-            each = self.push_sealed(len, None, marks, *target).unwrap_or(each);
+            each = self.push_sealed(len, marks, *target).unwrap_or(each);
         }
         each
     }
 
     /// Sends a datagram that is not a symbol; false if there is no room, or no channel.
-    pub(crate) fn push_datagram(
-        &mut self,
-        bytes: &[u8],
-        target: Target,
-        via: Option<ChannelId>,
-        marks: Marks,
-    ) -> bool {
+    pub(crate) fn push_datagram(&mut self, bytes: &[u8], target: Target, marks: Marks) -> bool {
         if self.guard.is_none() {
             return self.push_in_clear(bytes, target, marks);
         }
         let Some(room) = self.room() else { return false };
         room[..bytes.len()].copy_from_slice(bytes);
-        self.push_sealed(bytes.len(), via, marks, target).is_some()
+        self.push_sealed(bytes.len(), marks, target).is_some()
     }
 
     /// Sends a datagram as it is, whatever keys there are: a part of a handshake, or an answer to who has no keys.
@@ -204,7 +192,8 @@ impl Network {
             self.sent.errors += 1;
             return Ok(());
         };
-        let target = Target { to: message.to, local: message.local, port };
+        let via = message.via.map_or(Via::Any, Via::Channel);
+        let target = Target { to: message.to, local: message.local, port, via };
         let usual = self.messages();
         let marks = message.class.map_or(usual, |class| Marks { dscp: class >> 2, ecn: class & 3 });
         let pushed = match &mut self.guard {
@@ -214,7 +203,7 @@ impl Network {
                 // Nothing is to be sent of a request that waits for a handshake.
                 guard.outgoing().is_empty() || self.push_outgoing(target, marks)
             }
-            _ => self.push_datagram(&message.bytes, target, message.via, marks),
+            _ => self.push_datagram(&message.bytes, target, marks),
         };
         match pushed {
             true => self.sent.control += 1,
@@ -250,7 +239,7 @@ impl Network {
         plain: &mut [u8],
     ) -> Opened {
         let Some(guard) = &mut self.guard else { return Opened::Nothing };
-        let opened = guard.open(now, origin.from, datagram, plain);
+        let opened = guard.open(now, (origin.from, origin.holder), datagram, plain);
         let answers = !guard.outgoing().is_empty();
         let target = self.answer_to(origin);
         if answers {
@@ -308,7 +297,8 @@ impl Network {
     /// Where an answer to a datagram goes, and from where.
     pub(crate) fn answer_to(&self, origin: &Origin) -> Target {
         let local = self.answers_from(origin.local);
-        Target { to: origin.from, local, port: origin.port }
+        let via = origin.holder.map_or(Via::Any, Via::Key);
+        Target { to: origin.from, local, port: origin.port, via }
     }
 
     /// The local address that a datagram to it is to be answered from, where that matters.
@@ -319,12 +309,13 @@ impl Network {
 
 impl From<Peer> for Target {
     fn from(peer: Peer) -> Self {
-        Target { to: peer.address, local: peer.local, port: peer.port }
+        let Peer { address: to, local, port, key } = peer;
+        Target { to, local, port, via: key.map_or(Via::Any, Via::Key) }
     }
 }
 
 impl From<SocketAddr> for Target {
     fn from(to: SocketAddr) -> Self {
-        Target { to, local: None, port: 0 }
+        Target { to, local: None, port: 0, via: Via::Any }
     }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use wellspring_trust::Via;
+
 use crate::socket::{HostSocket, MAX_BATCH_LEN, MAX_DATAGRAM_LEN, MAX_SEGMENTS, Outgoing};
 use crate::statistics::Sent;
 
@@ -20,6 +22,8 @@ pub(crate) struct Target {
     pub local: Option<IpAddr>,
     /// Which of this host's sockets sends it.
     pub port: u8,
+    /// By which channel, where hosts have keys.
+    pub via: Via,
 }
 
 /// How a datagram is to be treated on its way.
@@ -242,7 +246,7 @@ mod tests {
     }
 
     fn target(socket: &HostSocket) -> Target {
-        Target { to: socket.local_addr(), local: None, port: 0 }
+        Target { to: socket.local_addr(), local: None, port: 0, via: Via::Any }
     }
 
     fn put(outbox: &mut Outbox, len: usize, byte: u8, targets: &[Target]) {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
 use wellspring_core::HostId;
+use wellspring_trust::Fingerprint;
 
 use crate::network::ports::FirstPorts;
 
@@ -41,6 +42,16 @@ pub(crate) struct Peer {
     pub local: Option<IpAddr>,
     /// Which of this host's ports it speaks to.
     pub port: u8,
+    /// The key that the sessions which name it belong to: they are nobody else's, whoever has its address.
+    pub key: Option<Fingerprint>,
+}
+
+/// Why a session cannot name an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotNamed {
+    Full,
+    /// Sessions that name it belong to another key.
+    OfAnotherKey,
 }
 
 impl PeerTable {
@@ -67,15 +78,25 @@ impl PeerTable {
         self.limit
     }
 
-    /// A session names this address. `None` if the table is full.
-    pub(crate) fn add(&mut self, address: SocketAddr) -> Option<HostId> {
+    /// A session of that key's names this address.
+    ///
+    /// # Errors
+    /// The table is full, or sessions there are another key's.
+    pub(crate) fn add(
+        &mut self,
+        address: SocketAddr,
+        key: Option<Fingerprint>,
+    ) -> Result<HostId, NotNamed> {
         let address = canonical(address);
         if let Some(entry) = self.by_address.get_mut(&address).filter(|entry| entry.path == 0) {
+            if self.by_host.get(&entry.host).is_some_and(|peer| peer.key != key) {
+                return Err(NotNamed::OfAnotherKey);
+            }
             entry.sessions += 1;
-            return Some(entry.host);
+            return Ok(entry.host);
         }
         if self.by_host.len() >= self.limit {
-            return None;
+            return Err(NotNamed::Full);
         }
         // What was another host's path is a host of its own now.
         if let Some(Entry { host, .. }) = self.by_address.remove(&address) {
@@ -85,8 +106,8 @@ impl PeerTable {
         self.next += 1;
         self.by_address.insert(address, Entry { host, path: 0, sessions: 1 });
         let port = self.firsts.of(address) % self.ports;
-        self.by_host.insert(host, Peer { address, local: None, port });
-        Some(host)
+        self.by_host.insert(host, Peer { address, local: None, port, key });
+        Ok(host)
     }
 
     /// A session that named this host is over.
@@ -115,9 +136,9 @@ impl PeerTable {
         (address, port): (SocketAddr, u8),
     ) -> bool {
         let address = canonical(address);
-        if path == 0 || !self.by_host.contains_key(&host) {
+        let Some(Peer { key, .. }) = self.by_host.get(&host).copied().filter(|_| path > 0) else {
             return false;
-        }
+        };
         // Several ports of this host's may lead to one address of the other's.
         let fits = |entry: &Entry| entry.host == host && (entry.path == path || port >= self.ports);
         let known = self.by_address.get(&address);
@@ -127,7 +148,7 @@ impl PeerTable {
         if known.is_none() {
             self.by_address.insert(address, Entry { host, path, sessions: 0 });
         }
-        let before = self.paths.insert((host, path), Peer { address, local: None, port });
+        let before = self.paths.insert((host, path), Peer { address, local: None, port, key });
         if let Some(before) = before.filter(|before| before.address != address) {
             self.forget_address(host, before.address);
         }
@@ -215,6 +236,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wellspring_trust::PrivateKey;
 
     fn at(text: &str) -> SocketAddr {
         text.parse().expect("an address")
@@ -223,25 +245,25 @@ mod tests {
     #[test]
     fn a_host_stays_while_sessions_name_it() {
         let mut peers = PeerTable::new(2, 1, Arc::default());
-        let a = peers.add(at("192.0.2.1:7")).expect("room");
-        assert_eq!(peers.add(at("[::ffff:192.0.2.1]:7")), Some(a));
-        let b = peers.add(at("192.0.2.1:8")).expect("room");
+        let a = peers.add(at("192.0.2.1:7"), None).expect("room");
+        assert_eq!(peers.add(at("[::ffff:192.0.2.1]:7"), None), Ok(a));
+        let b = peers.add(at("192.0.2.1:8"), None).expect("room");
         assert_ne!(a, b);
-        assert_eq!(peers.add(at("192.0.2.3:7")), None, "full");
+        assert_eq!(peers.add(at("192.0.2.3:7"), None), Err(NotNamed::Full));
         peers.release(a);
         assert_eq!(peers.host(at("192.0.2.1:7")), Some(a));
         peers.release(a);
         assert_eq!(peers.host(at("192.0.2.1:7")), None);
         assert_eq!(peers.peer(a), None);
         peers.release(a);
-        let c = peers.add(at("192.0.2.1:7")).expect("room again");
+        let c = peers.add(at("192.0.2.1:7"), None).expect("room again");
         assert!(c != a && c != b, "numbers are never used twice");
     }
 
     #[test]
     fn a_host_is_known_by_each_path_that_it_has_shown() {
         let mut peers = PeerTable::new(9, 1, Arc::default());
-        let a = peers.add(at("192.0.2.1:7")).expect("room");
+        let a = peers.add(at("192.0.2.1:7"), None).expect("room");
         assert!(peers.add_path(a, 1, (at("192.0.2.1:8"), 0)));
         assert!(peers.add_path(a, 2, (at("192.0.2.1:9"), 0)));
         assert!(peers.add_path(a, 2, (at("192.0.2.1:9"), 0)), "again");
@@ -251,7 +273,7 @@ mod tests {
         assert_eq!(peers.by_path(a, 5), None, "not shown");
         assert!(!peers.add_path(a, 1, (at("192.0.2.1:7"), 0)), "path 0's");
         assert_eq!(peers.len(), 1);
-        let b = peers.add(at("192.0.2.1:8")).expect("room");
+        let b = peers.add(at("192.0.2.1:8"), None).expect("room");
         assert_ne!(a, b, "a session of its own");
         assert_eq!(peers.by_path(a, 1), None, "a path no more");
         assert!(!peers.add_path(a, 1, (at("192.0.2.1:8"), 0)), "another's");
@@ -265,7 +287,7 @@ mod tests {
         let firsts = Arc::new(FirstPorts::default());
         firsts.set(at("192.0.2.1:7"), 3);
         let mut peers = PeerTable::new(9, 4, Arc::clone(&firsts));
-        let a = peers.add(at("192.0.2.1:7")).expect("room");
+        let a = peers.add(at("192.0.2.1:7"), None).expect("room");
         firsts.set(at("192.0.2.1:7"), 0);
         for (path, port) in [(0, 3), (1, 0), (3, 2)] {
             assert_eq!(peers.by_path(a, path).map(|peer| peer.port), Some(port));
@@ -277,7 +299,7 @@ mod tests {
     fn ports_beyond_those_that_lead_to_all_lead_to_further_addresses() {
         let mut peers = PeerTable::new(9, 2, Arc::default());
         let [first, second] = ["192.0.2.1:7", "198.51.100.1:7"].map(at);
-        let a = peers.add(first).expect("room");
+        let a = peers.add(first, None).expect("room");
         for path in [2, 3] {
             assert!(peers.add_path(a, path.into(), (second, path)), "two ports to one address");
         }
@@ -286,7 +308,7 @@ mod tests {
             assert_eq!((peer.address, peer.port), (address, port));
             assert_eq!(peers.origin(address, port), Some((a, path)));
         }
-        let b = peers.add(at("192.0.2.9:7")).expect("room");
+        let b = peers.add(at("192.0.2.9:7"), None).expect("room");
         assert!(!peers.add_path(b, 2, (second, 2)), "another's");
         peers.release(a);
         assert_eq!(peers.host(second), None);
@@ -294,9 +316,24 @@ mod tests {
     }
 
     #[test]
+    fn an_address_belongs_to_the_key_of_its_sessions() {
+        let [one, other] = [(); 2].map(|()| Some(PrivateKey::generate().public().fingerprint()));
+        let mut peers = PeerTable::new(9, 1, Arc::default());
+        let a = peers.add(at("192.0.2.1:7"), one).expect("room");
+        assert_eq!(peers.add(at("192.0.2.1:7"), other), Err(NotNamed::OfAnotherKey));
+        assert_eq!(peers.add(at("192.0.2.1:7"), one), Ok(a));
+        assert!(peers.add_path(a, 1, (at("192.0.2.1:8"), 0)));
+        assert_eq!(peers.by_path(a, 1).and_then(|peer| peer.key), one);
+        peers.release(a);
+        assert!(peers.add(at("192.0.2.1:7"), other).is_err(), "one is left");
+        peers.release(a);
+        assert!(peers.add(at("192.0.2.1:7"), other).is_ok());
+    }
+
+    #[test]
     fn the_first_local_address_counts() {
         let mut peers = PeerTable::new(1, 1, Arc::default());
-        let host = peers.add(at("[2001:db8::1]:7")).expect("room");
+        let host = peers.add(at("[2001:db8::1]:7"), None).expect("room");
         peers.heard_at(host, 0, "2001:db8::2".parse().expect("an address"));
         peers.heard_at(host, 0, "2001:db8::3".parse().expect("an address"));
         let local = peers.peer(host).and_then(|p| p.local);

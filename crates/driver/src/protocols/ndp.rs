@@ -11,6 +11,7 @@ use wellspring_core::{Frame, HostId, SessionId, Time};
 use wellspring_transport::ndp::{
     self, Command, Event, NdpHeader, ReceiveStats, SendStats, SendTransfer,
 };
+use wellspring_trust::Fingerprint;
 use wellspring_wire::ndp::{DATA_HEADER_LEN, KIND, emit_header, parse};
 
 use super::complete::CompleteSessions;
@@ -43,7 +44,7 @@ pub struct NdpHandle {
 }
 
 impl NdpHandle {
-    /// Sends an object of that length, 1 or more.
+    /// Sends an object of that length, 1 or more, to the owner of the key that it is asked by, where hosts have keys.
     ///
     /// # Errors
     /// [`HandleError::Stopped`].
@@ -52,7 +53,7 @@ impl NdpHandle {
         session: SessionId,
         len: u64,
         source: Arc<dyn ObjectSource>,
-        receiver: SocketAddr,
+        receiver: (SocketAddr, Option<Fingerprint>),
         events: EventSink<ReceiveStats, SendStats>,
     ) -> Result<SessionProgress, HandleError> {
         self.open(session, len, Side::sending(source), receiver, events)
@@ -70,7 +71,7 @@ impl NdpHandle {
         sender: SocketAddr,
         events: EventSink<ReceiveStats, SendStats>,
     ) -> Result<SessionProgress, HandleError> {
-        self.open(session, len, Side::Receiving { sink }, sender, events)
+        self.open(session, len, Side::Receiving { sink }, (sender, None), events)
     }
 
     fn open(
@@ -78,7 +79,7 @@ impl NdpHandle {
         session: SessionId,
         len: u64,
         side: Side,
-        peer: SocketAddr,
+        (peer, key): (SocketAddr, Option<Fingerprint>),
         events: EventSink<ReceiveStats, SendStats>,
     ) -> Result<SessionProgress, HandleError> {
         let geometry = Geometry::in_order(0, len, self.payload, PACKETS_PER_BLOCK);
@@ -89,6 +90,7 @@ impl NdpHandle {
             geometry,
             coding: Coding::Uncoded,
             peers: vec![peer],
+            key,
             side,
             state: Session { packets },
             protocol: sends,

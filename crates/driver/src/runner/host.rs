@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 
 use wellspring_core::HostId;
+use wellspring_trust::Fingerprint;
 
 use crate::clock::Clock;
 use crate::event::{Failure, Refusal};
 use crate::network::Network;
-use crate::network::peers::PeerTable;
+use crate::network::peers::{NotNamed, PeerTable};
 use crate::network::strangers::AnswerBudget;
 use crate::payload::receive_store::ReceiveStore;
 use crate::payload::send_store::SendStore;
@@ -29,10 +30,10 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    /// Puts the hosts of a session into the table of peers, all or none.
+    /// Puts the hosts of a session into the table of peers, all or none; the session is its `key`'s, if it is anybody's.
     pub(super) fn name_peers(
         &mut self,
-        addresses: &[SocketAddr],
+        (addresses, key): (&[SocketAddr], Option<Fingerprint>),
         group: Option<SocketAddr>,
     ) -> Result<Vec<HostId>, Failure> {
         if !addresses.iter().chain(&group).all(|address| self.network.socket().reaches(address)) {
@@ -44,16 +45,19 @@ impl Host {
         }
         let mut peers = Vec::with_capacity(addresses.len());
         for address in addresses {
-            let failure = match self.peers.add(*address) {
-                Some(host) if peers.contains(&host) => {
+            let failure = match self.peers.add(*address, key) {
+                Ok(host) if peers.contains(&host) => {
                     self.peers.release(host);
                     Refusal::Invalid("an address named twice").into()
                 }
-                Some(host) => {
+                Ok(host) => {
                     peers.push(host);
                     continue;
                 }
-                None => Failure::TooManyPeers(self.peers.limit()),
+                Err(NotNamed::Full) => Failure::TooManyPeers(self.peers.limit()),
+                Err(NotNamed::OfAnotherKey) => {
+                    Refusal::Invalid("an address where sessions of another key run").into()
+                }
             };
             self.release(peers);
             return Err(failure);

@@ -92,8 +92,8 @@ impl<P: Protocol> Runner<P> {
     }
 
     fn open(&mut self, host: &mut Host, opening: Opening<P>) {
-        let Opening { session, geometry, coding, peers, side, state, protocol, progress, events } =
-            opening;
+        let Opening { session, geometry, coding, peers, key, .. } = opening;
+        let Opening { side, state, protocol, progress, events, .. } = opening;
         let group = match &side {
             Side::Sending { group, .. } => *group,
             Side::Receiving { .. } => None,
@@ -102,7 +102,7 @@ impl<P: Protocol> Runner<P> {
             let refusal = Refusal::Invalid("a session number that is in use");
             return self.refuse(host, session, Vec::new(), events, refusal.into());
         }
-        let named = host.name_peers(&peers, group);
+        let named = host.name_peers((&peers, key), group);
         let peers = match named {
             Ok(peers) => peers,
             Err(failure) => return self.refuse(host, session, Vec::new(), events, failure),

@@ -198,6 +198,6 @@ impl<P: Protocol> Runner<P> {
         let mut bytes = [0; MAX_HEADER_LEN];
         let Some(len) = self.protocol.emit(&frame, None, &mut bytes) else { return false };
         let marks = Marks { dscp: host.network.dscp.control, ecn: 0 };
-        host.network.push_datagram(&bytes[..len], to, None, marks)
+        host.network.push_datagram(&bytes[..len], to, marks)
     }
 }

@@ -206,6 +206,7 @@ pub fn send_from(
         to,
         initial_window: WINDOW,
         resume: None,
+        key: None,
     };
     watch.progress = Some(driver.handle().send_object(request, sink).expect("running"));
     watch
@@ -246,6 +247,7 @@ pub fn expect_into(
         initial_window: WINDOW,
         sink,
         complete: Vec::new(),
+        key: None,
     };
     watch.progress = Some(driver.handle().receive_object(request, events).expect("running"));
     watch

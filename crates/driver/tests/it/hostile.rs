@@ -166,6 +166,7 @@ fn a_disk_that_fails_ends_the_session_at_both_ends() {
         to: to_one(to.local_addr(), 0, 1),
         initial_window: WINDOW,
         resume: None,
+        key: None,
     };
     sending.progress = Some(from.handle().send_object(request, events).expect("running"));
     assert!(matches!(sending.failed(), Failure::Read(_)));

@@ -381,6 +381,7 @@ fn blocks_are_read_a_few_times_at_most_whatever_is_taken_for_lost() {
         to: to_one(to.local_addr(), 0, 1),
         initial_window: WINDOW,
         resume: None,
+        key: None,
     };
     from.handle().send_object(request, events).expect("running");
     receiving.received();

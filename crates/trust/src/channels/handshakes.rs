@@ -10,7 +10,7 @@ use super::{Channels, NoWay, Opened};
 use crate::entry::{Entry, Established, Greeted, Pending, Stage};
 use crate::gate::Verdict;
 use crate::handshake::{Initiator, Pattern, Refusal, Responder, message_of, pattern_of};
-use crate::key::PublicKey;
+use crate::key::{Fingerprint, PublicKey};
 use crate::keyring::{Greeting, Identity};
 use crate::layout::{
     COOKIE_AT, COOKIE_LEN, HELLO, HELLO_LEN, INITIATION, MESSAGE_AT, RETRY, begin, id_of, refusal,
@@ -118,7 +118,7 @@ impl Channels {
     pub(super) fn on_initiation(
         &mut self,
         now: Time,
-        from: SocketAddr,
+        (from, holder): (SocketAddr, Option<Fingerprint>),
         datagram: &[u8],
         plain: &mut [u8],
         answer: &mut Vec<u8>,
@@ -153,7 +153,10 @@ impl Channels {
             Ok(read) => read,
             Err(reason) => return self.refuse(now, id, reason, answer),
         };
-        if self.entries.get(&from).is_some_and(|entry| entry.is_held_by_another(now, &identity)) {
+        let is_held = |entry: &Entry| entry.is_held_by_another(now, &identity);
+        if holder.is_some_and(|holder| holder != identity.fingerprint)
+            || self.entries.get(&from).is_some_and(is_held)
+        {
             return self.refuse(now, id, Refusal::AddressInUse, answer);
         }
         self.remember(*ephemeral);

@@ -156,6 +156,7 @@ impl Run {
                 initial_window: order.geometry.initial_window,
                 sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink.as_object_sink())),
                 complete,
+                key: None,
             },
             report,
         )?;

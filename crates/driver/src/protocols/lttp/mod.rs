@@ -25,6 +25,7 @@ use wellspring_transport::lttp::{
     self, Command, Event, LttpHeader, Parameters, ReceiveStats, SendStats,
 };
 use wellspring_transport::tfrc::{self, Stamp};
+use wellspring_trust::Fingerprint;
 use wellspring_wire::lttp::{
     self as wire, Cookie, Datagram, KINDS, SYMBOL_HEADER_LEN, emit_header, parse,
 };
@@ -96,6 +97,7 @@ impl Part {
             geometry,
             coding: Coding::Lt(Arc::new(code)),
             peers: Vec::new(),
+            key: None,
             side,
             state: Session { cookie, connection: events, said: None },
             protocol: start,
@@ -143,22 +145,24 @@ pub(crate) struct Messages {
 }
 
 impl LttpHandle {
-    /// Holds a part of an object ready for the client that comes from `peer` with that cookie.
+    /// Holds a part of an object ready for the client that comes from `peer` with that cookie, and for the owner of
+    /// the key that it is asked by alone, where hosts have keys.
     ///
     /// # Errors
     /// The code is not possible.
     pub fn offer(
         &self,
         cookie: Cookie,
-        peer: IpAddr,
+        (peer, key): (IpAddr, Option<Fingerprint>),
         part: &Part,
         source: Arc<dyn ObjectSource>,
     ) -> Result<LttpSession, LtError> {
         let side = Side::sending(source);
         let start = Start::Offer(part.parameters);
         let progress = SessionProgress::new(part.parameters.transfer_len);
-        let (session, opening) =
+        let (session, mut opening) =
             self.opening(cookie, part, side, start, (Method::Improved, progress))?;
+        opening.key = key;
         // A driver that has stopped drops the call, and so closes the channel.
         let _ = self.protocol.call(Call::Offer { peer, opening: Box::new(opening) });
         Ok(session)

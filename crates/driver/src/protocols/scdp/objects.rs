@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, Resume, Share};
+use wellspring_trust::Fingerprint;
 use wellspring_wire::scdp::Mode;
 
 use super::{Scdp, Session, Start, To};
@@ -53,6 +54,9 @@ pub struct SendObject {
     pub initial_window: u8,
     /// Takes up an earlier sender's work; `None` for a new session.
     pub resume: Option<Resume>,
+    /// The key that it is asked by, where hosts have keys: the session's datagrams go to and come from its owner alone.
+    /// `None`: whoever has the address.
+    pub key: Option<Fingerprint>,
 }
 
 /// Asks a driver to expect an object.
@@ -74,19 +78,22 @@ pub struct ReceiveObject {
     pub sink: Arc<dyn ObjectSink>,
     /// Blocks that are there already, ascending.
     pub complete: Vec<Range<u32>>,
+    /// The key that it is asked by, where hosts have keys: the session's datagrams go to and come from its owner alone.
+    /// `None`: whoever has the address.
+    pub key: Option<Fingerprint>,
 }
 
 impl SendObject {
     /// What opening its session takes.
     pub(in super::super) fn opening(self, events: EventSink) -> Opening<Scdp> {
-        let SendObject { session, object, digest, source, to, initial_window, resume } = self;
+        let SendObject { session, object, digest, source, to, initial_window, resume, key } = self;
         let (peers, group, to) = match to {
             Recipients::One { receiver, share } => (vec![receiver], None, To::One(share)),
             Recipients::Many { members, group, held } => (members, group, To::Many { held }),
         };
         let side = Side::Sending { source, group, members: Vec::new() };
         let start = Start::Send { object, to, initial_window, resume };
-        opening(session, &object, digest, (peers, side, start), events)
+        opening((session, key), &object, digest, (peers, side, start), events)
     }
 }
 
@@ -102,12 +109,13 @@ impl ReceiveObject {
             initial_window,
             sink,
             complete,
+            key,
         } = self;
         let done = complete.iter().map(|run| (run.len() as u64, object.byte_range_of_run(run)));
         let done: Vec<(u64, Range<u64>)> = done.collect();
         let start = Start::Receive { object, mode, initial_window, complete };
         let sides = (senders, Side::Receiving { sink }, start);
-        let opening = opening(session, &object, digest, sides, events);
+        let opening = opening((session, key), &object, digest, sides, events);
         for (blocks, bytes) in done {
             opening.progress.add_blocks(blocks, bytes.end - bytes.start);
         }
@@ -116,7 +124,7 @@ impl ReceiveObject {
 }
 
 fn opening(
-    session: SessionId,
+    (session, key): (SessionId, Option<Fingerprint>),
     object: &ObjectInfo,
     digest: [u8; 32],
     (peers, side, protocol): (Vec<SocketAddr>, Side, Start),
@@ -127,6 +135,7 @@ fn opening(
         geometry: Geometry::from(*object),
         coding: Coding::RaptorQ,
         peers,
+        key,
         side,
         state: Session { digest, refused: Vec::new() },
         protocol,

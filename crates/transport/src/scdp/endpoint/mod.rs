@@ -276,7 +276,7 @@ impl Endpoint {
         // What was pushed says nothing of the pulls.
         if let Some(pace) = &mut self.pace
             && symbol.options.is_none()
-            && (frame.trimmed || matches!(verdict, Verdict::Keep(_)))
+            && !matches!(verdict, Verdict::Drop(_))
         {
             let bytes = u64::from(frame.payload_len) + u64::from(self.config.overhead_per_symbol);
             if let Some(rate) = pace.on_symbol(now, bytes, frame.trimmed) {

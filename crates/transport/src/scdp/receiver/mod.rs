@@ -165,18 +165,22 @@ impl Receiver {
             return Verdict::Drop(DropReason::UnknownPeer);
         };
         let before = self.flows[index].liveness;
-        self.settle(cx, index, &arrival);
+        let counts = self.settle(cx, index, &arrival);
         if before != self.flows[index].liveness {
             self.couple_paths();
         }
         self.flows[index].rearm(cx.config);
-        let verdict = if arrival.trimmed {
-            self.flows[index].stats.trimmed += 1;
-            Verdict::Consumed
-        } else {
-            self.keep(cx, index, symbol)
+        let verdict = match (arrival.trimmed, counts) {
+            (true, false) => Verdict::Drop(DropReason::Duplicate),
+            (true, true) => {
+                self.flows[index].stats.trimmed += 1;
+                Verdict::Consumed
+            }
+            (false, _) => self.keep(cx, index, symbol),
         };
-        self.follow_stream(index, &arrival, verdict);
+        if counts {
+            self.follow_stream(index, &arrival, verdict);
+        }
         self.give_up_gaps(cx, index);
         self.hedge(cx.now, index);
         self.check_exhausted(cx);
@@ -250,12 +254,13 @@ impl Receiver {
         if is_group { self.flows.is_empty() } else { self.flows.len() < 255 }
     }
 
-    /// Settles the credit an arrival answers.
-    fn settle(&mut self, cx: &Context<'_>, index: usize, arrival: &Arrival<'_>) {
+    /// Settles the credit an arrival answers. False if it says nothing: a trimmed header that may be a copy of one that
+    /// has come before. Anybody on the path can send as many of them as he likes.
+    fn settle(&mut self, cx: &Context<'_>, index: usize, arrival: &Arrival<'_>) -> bool {
         let flow = &mut self.flows[index];
         let symbol = arrival.symbol;
         if symbol.epoch != flow.epoch {
-            return; // of an earlier epoch: its credit is long given up
+            return !arrival.trimmed; // of an earlier epoch: its credit is long given up
         }
         let mut number = symbol.number;
         if arrival.trimmed
@@ -266,11 +271,15 @@ impl Receiver {
         if symbol.options.is_some() {
             flow.note_pushed(number);
         }
-        let mut answer = flow.answer(cx.now, number, arrival.trimmed);
-        if answer == Answer::NeverGranted && flow.group && number - flow.granted() <= 65_536 {
+        let answer = flow.answer(cx.now, number, arrival.trimmed);
+        let is_first = flow.is_first(number, answer);
+        if arrival.trimmed && !is_first {
+            return false;
+        }
+        flow.heard(cx.now);
+        if answer == Answer::NeverGranted && flow.group && !flow.is_far_ahead(number) {
             // Other members of the group drive it on.
             flow.skip_to(number, arrival.trimmed);
-            answer = Answer::Late;
         }
         flow.note_run(number, arrival.trimmed);
         if arrival.trimmed || arrival.marked {
@@ -284,6 +293,7 @@ impl Receiver {
         if arrival.trimmed && !self.flows[index].group {
             self.blocks.note_loss(symbol.sbn);
         }
+        true
     }
 
     fn keep(&mut self, cx: &mut Context<'_>, index: usize, symbol: &Symbol) -> Verdict {

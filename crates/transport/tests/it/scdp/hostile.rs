@@ -252,3 +252,43 @@ fn forged(header: ScdpHeader, payload_len: u16) -> Frame<ScdpHeader> {
         header,
     }
 }
+
+/// Copies of one trimmed header, one after the other: of a sender alone, or one that sends to a group.
+fn copies_of_a_header(mode: Mode) -> (Lab, Frame<ScdpHeader>) {
+    let mut lab = lab(1, 2, SHARED, HostConfig::new(), |_| {});
+    lab.set_alive(host(1), false);
+    let command = ReceiveSession {
+        session: SESSION,
+        object: object(300),
+        mode,
+        senders: vec![host(1)],
+        initial_window: 12,
+        complete: Vec::new(),
+    };
+    lab.command(host(0), Command::Receive(command));
+    let (sbn, esi, number, epoch, priority, fin) = (0, 3, 4, 0, 1, false);
+    let symbol = Symbol { sbn, esi, number, epoch, priority, fin, options: None };
+    let header = ScdpHeader::Symbol(symbol);
+    (lab, Frame { trimmed: true, ..forged(header, 0) })
+}
+
+#[test]
+fn copies_of_a_trimmed_header_are_no_signs_of_life_and_count_once() {
+    for mode in [Mode::Unicast, Mode::OneToMany] {
+        let (mut lab, header) = copies_of_a_header(mode);
+        let failed = |lab: &Lab| lab.log.iter().any(|(.., e)| matches!(e, Event::Failed { .. }));
+        let mut copies = 0;
+        while !failed(&lab) {
+            lab.inject(host(0), header);
+            copies += 1;
+            lab.run(Duration::from_millis(10));
+            // A silence of 200 ms, and closes of nobody.
+            assert!(copies < 100, "{mode:?}: {:?}", lab.endpoint(host(0)));
+            let now = Time::ZERO + Duration::from_secs(1);
+            if let Some(stats) = lab.endpoint(host(0)).receive_stats(SESSION, now) {
+                assert_eq!(total(&stats, |s| s.trimmed), 1, "{mode:?}");
+            }
+        }
+        assert!(copies > 10, "{mode:?}: {copies}");
+    }
+}

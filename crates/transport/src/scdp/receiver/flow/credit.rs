@@ -53,8 +53,10 @@ impl Settled {
 pub(in super::super) enum Answer {
     /// Settles a credit in flight.
     Settles(Settled),
-    /// Its credit was settled before: overtaken, or a duplicate.
+    /// Its credit was taken for lost before.
     Late,
+    /// Its credit was answered before, or is not remembered.
+    Again,
     /// Beyond what was granted.
     NeverGranted,
 }

@@ -3,6 +3,7 @@
 mod credit;
 mod delivery;
 mod losses;
+mod numbers;
 mod pace;
 mod path;
 mod run;
@@ -18,6 +19,7 @@ use crate::congestion::{CongestionController, Controller, WindowedMax};
 use crate::scdp::{Config, Fabric, SenderStats};
 pub(super) use credit::{Answer, Settled};
 use credit::{Credit, CreditState};
+use numbers::Numbers;
 use pace::Pace;
 use run::Run;
 use spurious::GivenUp;
@@ -34,6 +36,9 @@ const CALM_LOSSES: u32 = 16;
 
 /// Credits in flight to one sender, at most: what a sender keeps of those it has not answered.
 const MAX_IN_FLIGHT: u32 = 65_536;
+
+/// How far ahead of what was granted here a group's numbers are believed: others may have been granted so many.
+const MAX_AHEAD: u32 = 65_536;
 
 /// How long a delivery rate counts for that.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
@@ -84,6 +89,8 @@ pub(super) struct Flow {
     in_flight: u32,
     /// Highest number answered.
     highest: u32,
+    /// Of a group's packets, which have come: most were not granted here.
+    come: Numbers,
     window: Window,
     pace: Pace,
     run: Run,
@@ -172,6 +179,7 @@ impl Flow {
             first: 1,
             in_flight: 0,
             highest: 0,
+            come: Numbers::default(),
             window,
             pace: Pace::new(config),
             run: Run::new(config),
@@ -333,9 +341,9 @@ impl Flow {
         }
     }
 
-    /// A packet of that number arrived, whole or trimmed. The caller rearms.
+    /// A packet of that number arrived, whole or trimmed. The caller rearms, and says by [`heard`](Self::heard) whether
+    /// it is a sign of life.
     pub(super) fn answer(&mut self, now: Time, number: u32, trimmed: bool) -> Answer {
-        self.heard(now);
         self.pace.on_time(now);
         if number > self.granted() {
             return Answer::NeverGranted;
@@ -345,12 +353,11 @@ impl Flow {
             self.highest = self.highest.max(number);
         }
         let Some(index) = number.checked_sub(self.first) else {
-            self.on_late(number);
-            return Answer::Late;
+            return if self.on_late(number) { Answer::Late } else { Answer::Again };
         };
         let credit = &mut self.credits[index as usize];
         if credit.state == CreditState::Settled {
-            return Answer::Late;
+            return Answer::Again;
         }
         let settled = Settled::of(credit, false);
         credit.state = CreditState::Settled;
@@ -377,10 +384,27 @@ impl Flow {
         Answer::Settles(settled)
     }
 
+    /// Whether a packet of that number, which is that answer, can be the first of it that comes. Of a packet that was
+    /// trimmed anybody on the path can send further copies, which look the same.
+    pub(super) fn is_first(&mut self, number: u32, answer: Answer) -> bool {
+        let settles = matches!(answer, Answer::Settles(_));
+        match self.group {
+            false => settles || answer == Answer::Late,
+            true if self.is_far_ahead(number) => false,
+            true => self.come.take(number) || settles,
+        }
+    }
+
+    /// Whether a group's number is so far ahead that it is not believed.
+    pub(super) fn is_far_ahead(&self, number: u32) -> bool {
+        number.saturating_sub(self.granted()) > MAX_AHEAD
+    }
+
     /// A number was answered before, or given up. In the second case reordering goes further than was
-    /// thought, or a timeout was too short: gaps are given more room, and the window is as it was.
-    fn on_late(&mut self, number: u32) {
-        let Some(late) = self.given_up.take(number) else { return };
+    /// thought, or a timeout was too short: gaps are given more room, and the window is as it was. Whether it was the
+    /// second.
+    fn on_late(&mut self, number: u32) -> bool {
+        let Some(late) = self.given_up.take(number) else { return false };
         self.calm_losses = 0;
         if let Some(threshold) = &mut self.reordering_threshold {
             let overtaken_by = self.highest.saturating_sub(number);
@@ -392,13 +416,15 @@ impl Flow {
         // The round trip is not measured, nor the backing off ended (Karn's rule): it may be the answer to a
         // later pull that made up for a lost one.
         let before = self.given_up.undo(late);
-        let Window::Controlled(controller) = &mut self.window else { return };
-        if let Some(before) = before
-            && before.window() > controller.window()
-        {
-            **controller = before;
+        if let Window::Controlled(controller) = &mut self.window {
+            if let Some(before) = before
+                && before.window() > controller.window()
+            {
+                **controller = before;
+            }
+            controller.on_spurious_loss();
         }
-        controller.on_spurious_loss();
+        true
     }
 
     /// The credit in flight that a trimmed header speaks of: that number or, since a header may
@@ -452,6 +478,7 @@ impl Flow {
         self.credits.clear();
         self.first = 1;
         self.highest = 0;
+        self.come = Numbers::default();
         self.pushed = 0;
         self.recovery_point = 0;
         self.lost_pull = 0;
@@ -469,7 +496,8 @@ impl Flow {
         SenderStats { silent: now.since(self.last_heard), ..self.stats }
     }
 
-    fn heard(&mut self, now: Time) {
+    /// The sender has shown that it is there.
+    pub(super) fn heard(&mut self, now: Time) {
         if self.liveness == Liveness::Awaited {
             self.first_wait = now.since(self.last_heard);
         }

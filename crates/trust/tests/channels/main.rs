@@ -1,12 +1,14 @@
 //! Two hosts, and whoever stands between them, datagram by datagram.
 
+mod others;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use wellspring_core::{Duration, Time};
 use wellspring_trust::{
     Channels, ClusterKey, Folders, Keyring, MAX_OVERHEAD, NoWay, Opened, Peer, PrivateKey,
-    PublicKey, Refusal, Rights,
+    PublicKey, Refusal, Rights, Via,
 };
 
 const REQUEST: &[u8] = &[0x18; 256];
@@ -61,7 +63,7 @@ struct Heard {
 
 fn hear(host: &mut Channels, time: Time, from: SocketAddr, datagram: &[u8]) -> Heard {
     let (mut plain, mut answer) = (vec![0; 2_000], Vec::new());
-    let opened = host.open(time, from, datagram, None, &mut plain, &mut answer);
+    let opened = host.open(time, (from, None), datagram, None, &mut plain, &mut answer);
     if let Opened::Datagram { len, .. } = opened {
         plain.truncate(len);
     }
@@ -76,7 +78,7 @@ fn request(host: &mut Channels, time: Time) -> Vec<u8> {
 
 fn seal(host: &mut Channels, to: SocketAddr, byte: u8) -> Option<Vec<u8>> {
     let mut room = vec![byte; 300 + MAX_OVERHEAD];
-    let len = host.seal(to, None, &mut room, 300, 0)?;
+    let len = host.seal(to, Via::Any, &mut room, 300, 0)?;
     room.truncate(len);
     Some(room)
 }
@@ -99,7 +101,7 @@ fn one_round_trip_makes_a_channel_and_answers_a_request() {
     let Opened::Datagram { via, .. } = heard.opened else { panic!("{:?}", heard.opened) };
     assert_eq!(b.identity(client(), via).expect("known").name, "a");
     let mut reply = vec![0x19; 256 + MAX_OVERHEAD];
-    let len = b.seal(client(), Some(via), &mut reply, 256, 0).expect("a channel");
+    let len = b.seal(client(), Via::Channel(via), &mut reply, 256, 0).expect("a channel");
     assert!(heard.answer.len() + len <= initiation.len(), "no amplification");
     hear(&mut a, now(0), server(), &heard.answer);
     assert_eq!(hear(&mut a, now(0), server(), &reply[..len]).plain, [0x19; 256]);
