@@ -63,7 +63,7 @@ unit-build: setup
 unit: setup ## The tests alone
 	@.ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS)
 
-transfers: ## Clients and servers on virtual machines under faults, each run from one seed [SEEDS=10000]
+transfers: ## Clients and servers on virtual machines under faults, each run from one seed [SEEDS=3000]
 	@.ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS) --test transfers
 
 fmt:

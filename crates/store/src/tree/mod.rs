@@ -8,6 +8,7 @@ mod doubts;
 mod file;
 mod filter;
 mod listed;
+mod lost;
 #[cfg(target_os = "linux")]
 mod mounts;
 mod movable;

@@ -139,6 +139,8 @@ impl NextTree {
                 let _ = fs::remove_file(&beside).or_else(|_| fs::remove_dir(&beside));
                 Ok(())
             }
+            // A directory by now, of which no further name can be made. What is in it comes later, or not at all.
+            io::ErrorKind::PermissionDenied if from.is_dir() => Ok(()),
             _ => Err(error),
         })
     }
