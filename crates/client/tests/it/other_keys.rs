@@ -167,8 +167,18 @@ async fn a_key_that_may_only_read_is_not_taken_for_a_server_when_it_greets_first
     let (heard, opened) = greeting.join().expect("no panic");
     assert!(fetched.is_err() && heard > 0, "{heard} datagrams: {fetched:?}");
     assert!(opened.is_empty(), "the client speaks with him: {opened:?}");
-    let trust = client.statistics().expect("running").trust.expect("keys");
-    assert!(trust.handshakes == 0 && trust.handshakes_wrong > 0, "{trust:?}");
+    // On a machine that is busy his last greeting is not looked at yet.
+    let counted = async {
+        loop {
+            let trust = client.statistics().expect("running").trust.expect("keys");
+            assert_eq!(trust.handshakes, 0, "{trust:?}");
+            if trust.handshakes_wrong > 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(GUARD, counted).await.expect("his greetings come and count");
 }
 
 /// Alice has a session in which she is sent an object, and one in which she puts one.

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use wellspring_tree::{Content, Cursor, Entry, Lacks, Listing, Pair, Place, SkipReason, compare};
 
-use super::filter::{FilterWalk, is_below};
+use super::filter::{FilterWalk, TreeFilter, is_below};
 use super::packs::{Pack, Packer, wanted};
 use super::plan_options::{PlanError, PlanOptions, TreeChange, TreeListing};
-use super::{Meta, Scan, TreeTarget, Wanted};
+use super::{Meta, Scan, TreeTarget, Wanted, scan};
 use crate::objects::{ObjectName, remove_stale_parts};
 
 /// Skipped paths that are kept for the report.
@@ -407,17 +407,13 @@ impl Maker {
 
     /// Removes a directory that is in the way of something else, unless it has what is left out of the tree.
     fn make_way(&mut self, path: &str) -> Result<(), PlanError> {
-        let is_everything = self.options.filter.is_everything();
+        let filter = self.options.filter.clone();
         let Some(target) = self.plan.writable() else { return Ok(()) };
-        let is_gone = match is_everything {
-            true => target.remove(path).map(|()| true),
-            false => target.remove_one(path),
-        };
-        match is_gone {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(PlanError::InTheWay(path.to_owned())),
-            Err(error) => Err(PlanError::Place(path.to_owned(), error)),
+        let placed = |error| PlanError::Place(path.to_owned(), error);
+        if !filter.is_everything() && leaves_out(target, path, &filter).map_err(placed)? {
+            return Err(PlanError::InTheWay(path.to_owned()));
         }
+        target.remove(path).map_err(placed)
     }
 
     /// Whether what is here need not be fetched or made again.
@@ -458,6 +454,20 @@ impl Maker {
             _ => PlanError::Place(there.path.to_owned(), error),
         })
     }
+}
+
+/// Whether a directory has something that a filter leaves out.
+fn leaves_out(target: &mut TreeTarget, path: &str, filter: &TreeFilter) -> io::Result<bool> {
+    let inside = |name: &str| format!("{path}/{name}");
+    let directory = target.directory_of(&inside("any"))?;
+    let listing = scan(directory.as_ref(), Scan::ALL).map_err(io::Error::other)?;
+    let mut cursor = Cursor::new(listing.as_bytes()).map_err(io::Error::other)?;
+    while let Some(entry) = cursor.next_entry().map_err(io::Error::other)? {
+        if !filter.belongs(&inside(entry.path), entry.content == Content::Directory) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Whether a file that has the right bytes and time has another mode, owner or attributes.

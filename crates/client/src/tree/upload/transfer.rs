@@ -192,10 +192,9 @@ impl<'a> Upload<'a> {
                 let examples = replaced_examples.clone();
                 return Err(TreeError::Occupied { host, count: *replaced, examples });
             }
-            // What is left out of the tree may be in it.
-            let is_everything = self.options.tree.filter.is_everything();
-            let removes = self.options.tree.delete && self.options.overwrite && is_everything;
-            if let (Some(path), false) = (in_the_way.first(), removes) {
+            let removes = self.options.tree.delete && self.options.overwrite;
+            let stays = |path: &&String| !removes || self.leaves_out(&receiver.lacks, path);
+            if let Some(path) = in_the_way.iter().find(stays) {
                 return Err(TreeError::DirectoryThere { host, path: path.clone() });
             }
         }
@@ -239,11 +238,18 @@ impl<'a> Upload<'a> {
 
     /// What a host is to remove: what the tree does not have, but for what is left out of it.
     fn to_remove(&self, index: usize) -> Vec<String> {
-        let state = self.lock();
-        let surplus = &state.receivers[index].lacks.surplus;
-        let is_below = |path: &str, above: &str| {
-            path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
-        };
+        self.belonging(&self.lock().receivers[index].lacks.surplus)
+    }
+
+    /// Whether a directory of a host has something that is left out of the tree.
+    fn leaves_out(&self, lacks: &Lacks, directory: &str) -> bool {
+        let surplus = lacks.surplus.iter();
+        let inside: Vec<_> = surplus.filter(|path| is_below(path, directory)).cloned().collect();
+        self.belonging(&inside).len() < inside.len()
+    }
+
+    /// Those of ascending paths that may be of the tree.
+    fn belonging(&self, surplus: &[String]) -> Vec<String> {
         let mut outside: Option<&str> = None;
         let mut removed = Vec::new();
         for (at, path) in surplus.iter().enumerate() {
@@ -490,4 +496,8 @@ async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     })
     .await;
     running.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+fn is_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
 }
