@@ -1,8 +1,8 @@
 //! Fuzz targets for hostile input: parsers, decoders and endpoints.
 //!
 //! Each module is one target: a function that takes arbitrary bytes and panics where a claim does
-//! not hold. libFuzzer drives the functions through `src/main.rs`; `tests/replay.rs` runs them as
-//! plain tests on the seeds in `corpus/`. A new target is a module, a line in [`for_each_target`] and
+//! not hold. libFuzzer drives the functions through `src/main.rs`; `tests/replay` runs them as
+//! plain tests on the seeds in `corpus/` and on inputs made of them. A new target is a module, a line in [`for_each_target`] and
 //! at least one file `corpus/NAME/seed-NAME`.
 
 #![forbid(unsafe_code)]

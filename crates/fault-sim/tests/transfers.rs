@@ -6,8 +6,8 @@ mod on_all_processors;
 use on_all_processors::{Total, number, run_all, seeds};
 use wellspring_fault_sim::{TransferCounters, TransferOptions, run_transfers};
 
-/// Runs of the tests: two and a half minutes of a processor.
-const SEEDS: u64 = 3_000;
+/// Runs of the tests: eight minutes of a processor.
+const SEEDS: u64 = 10_000;
 /// Runs among which everything that can happen has happened.
 const VARIED: u64 = 800;
 /// Seeds that have found a fault.
