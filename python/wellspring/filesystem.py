@@ -3,7 +3,7 @@
 Listings come from the hosts. Of a file that is opened for reading only what is read is fetched, from all its hosts at
 once, in the blocks of 128 KiB that hold it, each verified under the digest that the file had at first. Who reads on gets
 ever longer pieces. With ``cache=DIR`` a file is fetched there as a whole when it is opened, for readers who come again. A
-file that is opened for writing is put to all the hosts when it is closed.
+file that is opened for writing is put to all the hosts when it is closed, unless an error leaves its ``with``.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from functools import partial
 from typing import IO, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
+from fsspec.compression import compr
+from fsspec.core import get_compression
 from fsspec.utils import isfilelike
 
 from ._copies import copy_of
 from ._locks import lock_of
-from ._open_files import BLOCK, Remote, Upload, put
+from ._open_files import BLOCK, Remote, Upload, close_together, put
 from .errors import NoHost, NoSuchRange, ReplicasDiffer, make
 from .reports import ObjectStat
 from .transfers import Client, Entry
@@ -210,6 +212,25 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             if self.isdir(path):
                 raise IsADirectoryError(path) from error
             raise FileNotFoundError(str(error)) from error
+
+    def open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        cache_options: dict[str, Any] | None = None,
+        compression: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """As fsspec's; whoever closes a file that is compressed while it is written closes all of it."""
+        codec = get_compression(path, compression)
+        is_packed = codec is not None and "b" in mode and "r" not in mode
+        file = super().open(path, mode, block_size, cache_options, None if is_packed else codec, **options)
+        if not is_packed:
+            return file
+        packed = compr[codec](file, mode=mode[0])
+        close_together(packed, file)
+        return packed
 
     def _open(self, path: str, mode: str = "rb", autocommit: bool = True, **options: Any) -> IO[bytes]:
         path = cast(str, self._strip_protocol(path))
