@@ -106,7 +106,7 @@ class Remote(io.RawIOBase):
         first, end = self._at, self._at + len(into)
         if len(into) >= self._ahead and len(into) >= BLOCK:
             report = self._client().read_into(self._path, into, range=(first, end), digest=self._digest)
-            self._heed(report, end)
+            self._heed(report)
             self._at = end
             self._start, self._piece = end, memoryview(b"")
             return
@@ -118,11 +118,12 @@ class Remote(io.RawIOBase):
 
     def _read(self, first: int, end: int) -> bytes:
         content, report = self._client().read_exactly(self._path, first, end, self._digest)
-        self._heed(report, end)
+        self._heed(report)
         return content
 
-    def _heed(self, report: FetchReport, end: int) -> None:
-        if report.end < end:
+    def _heed(self, report: FetchReport) -> None:
+        # A shorter file has no such bytes, and of a longer one the reader would take a part for all of it.
+        if report.size != self._size:
             raise OSError(f"{self._path} has {report.size} bytes now, not {self._size}: open it again")
         self._digest = report.digest
 
