@@ -197,6 +197,28 @@ def test_a_directory_comes_to_where_fsspec_has_it_whether_or_not_hosts_differ(tm
             host.kill()
 
 
+def test_what_is_left_out_of_a_directory_is_an_error_whether_or_not_hosts_differ(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "set").mkdir(parents=True)
+        (tmp_path / name / "set/object").write_bytes(b"bytes")
+        (tmp_path / name / "set/link").symlink_to("/etc/passwd")
+        for path in ("set/object", "set"):
+            os.utime(tmp_path / name / path, (1, 1))
+        os.utime(tmp_path / name / "set/link", (1, 1), follow_symlinks=False)
+    hosts = [HostProcess(tmp_path / name) for name in ("one", "two")]
+    try:
+        fs, root = fsspec.url_to_fs(url(hosts, ""), timeout=2)
+        with pytest.raises(OSError, match="set was fetched, the rest is in .*alike: link is a link that leads out"):
+            fs.get(f"{root}/set", str(tmp_path / "alike"), recursive=True)
+        assert (tmp_path / "alike/object").read_bytes() == b"bytes"
+        (tmp_path / "two/set/other").write_bytes(b"more")
+        with pytest.raises(OSError, match="link"):
+            fs.get(f"{root}/set", str(tmp_path / "different"), recursive=True)
+    finally:
+        for host in hosts:
+            host.kill()
+
+
 def test_hosts_may_be_addresses_with_brackets(tmp_path: Path) -> None:
     (tmp_path / "served/deep").mkdir(parents=True)
     (tmp_path / "served/deep/object").write_bytes(b"bytes")

@@ -20,7 +20,7 @@ from .transfers import Client
 if TYPE_CHECKING:
     from ._native import Memory
 
-__all__ = ["BLOCK", "Remote", "Upload", "close_together", "put"]
+__all__ = ["BLOCK", "Remote", "Upload", "close_together", "in_words", "put"]
 
 BLOCK = 128 * 1024
 """What is fetched at least: a block of SCDP's."""
@@ -47,8 +47,12 @@ def put(client: Client, local: str, path: str, replace: bool = True) -> None:
             raise
         report = client.put(local, hosts, name=name, force=True)
     if isinstance(report, PutTreeReport) and report.skipped:
-        skipped = "; ".join(f"{path} {reason}" for path, reason in report.skipped[:3])
-        raise OSError(f"not all of {local} was put: {skipped}")
+        raise OSError(f"not all of {local} was put, the rest is in place: {in_words(report.skipped)}")
+
+
+def in_words(skipped: tuple[tuple[str, str], ...]) -> str:
+    """Some of what a transfer of a directory left out, and why."""
+    return "; ".join(f"{path} {reason}" for path, reason in skipped[:3])
 
 
 class Remote(io.RawIOBase):

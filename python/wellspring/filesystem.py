@@ -22,9 +22,9 @@ from fsspec.utils import isfilelike
 
 from ._copies import copy_of
 from ._locks import lock_of
-from ._open_files import BLOCK, Remote, Upload, close_together, put
+from ._open_files import BLOCK, Remote, Upload, close_together, in_words, put
 from .errors import NoHost, NoSuchRange, ReplicasDiffer, make
-from .reports import ObjectStat
+from .reports import ObjectStat, TreeReport
 from .transfers import Client, Entry
 
 __all__ = ["WellspringFileSystem"]
@@ -293,7 +293,10 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             inside = (os.path.isdir(lpath) or lpath.endswith("/")) and not rpath.endswith("/")
             target = os.path.join(lpath, path.rpartition("/")[2]) if inside else lpath
             try:
-                self._own_client().get(f"{path}/", target)
+                report = self._own_client().get(f"{path}/", target)
+                if isinstance(report, TreeReport) and report.skipped:
+                    text = f"not all of {path} was fetched, the rest is in {target}: {in_words(report.skipped)}"
+                    raise OSError(text)
                 return
             except ReplicasDiffer:
                 pass  # In other files, maybe, or in times: then each file has to agree.
