@@ -136,6 +136,11 @@ def test_a_key_with_rights_to_some_directories_reads_and_puts_there(tmp_path: Pa
         fs.put(str(tmp_path / "copy"), f"{root}/in/new", recursive=True)
         fs.put(str(tmp_path / "copy/object"), f"{root}/in/one")
         assert (tmp_path / "served/in/new/object").exists() and (tmp_path / "served/in/one").exists()
+        with fs.open(f"{root}/in/two", "xb") as file:
+            file.write(b"bytes")
+        with pytest.raises(NoHost), fs.open(f"{root}/in/two", "xb") as file:
+            file.write(b"other")
+        assert (tmp_path / "served/in/two").read_bytes() == b"bytes"
 
 
 def test_what_is_to_be_new_replaces_nothing(tmp_path: Path) -> None:
@@ -148,7 +153,13 @@ def test_what_is_to_be_new_replaces_nothing(tmp_path: Path) -> None:
             fs.put_file(str(tmp_path / "local"), f"{root}/there", mode="create")
         with pytest.raises(FileExistsError):
             fs.put(str(tmp_path / "local"), f"{root}/there", mode="create")
+        for mode in ("xb", "x"):
+            with pytest.raises(FileExistsError, match="choose another name"):
+                fs.open(f"{root}/there", mode)
         assert (tmp_path / "served/there").read_bytes() == b"first"
+        with fs.open(f"{root}/newer", "xb") as file:
+            file.write(b"third")
+        assert (tmp_path / "served/newer").read_bytes() == b"third"
         fs.put_file(str(tmp_path / "local"), f"{root}/new", mode="create")
         fs.put_file(str(tmp_path / "local"), f"{root}/there")
         assert {(tmp_path / "served" / name).read_bytes() for name in ("new", "there")} == {b"second"}
@@ -248,6 +259,18 @@ def test_a_file_goes_into_one_that_is_open(three_hosts: Hosts) -> None:
     into = io.BytesIO()
     fs.get_file(path, into)
     assert into.getvalue() == b"bytes"
+
+
+@pytest.mark.parametrize("cache", ["simplecache", "filecache"])
+def test_fsspec_keeps_whole_files_in_caches_of_its_own(three_hosts: Hosts, tmp_path: Path, cache: str) -> None:
+    served, hosts = three_hosts
+    (served / "object").write_bytes(b"bytes")
+    options: dict[str, Any] = {cache: {"cache_storage": str(tmp_path / "cache")}}
+    with fsspec.open(f"{cache}::{url(hosts, 'object')}", **options) as file:
+        assert file.read() == b"bytes"
+    with fsspec.open(f"{cache}::{url(hosts[:1], 'new')}", "wb", **options) as file:
+        file.write(b"more")
+    assert (served / "new").read_bytes() == b"more"
 
 
 def test_a_copy_is_for_everybody_who_comes_again(

@@ -213,6 +213,17 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 raise IsADirectoryError(path) from error
             raise FileNotFoundError(str(error)) from error
 
+    def _check_new(self, path: str) -> None:
+        """Refuses a name that hosts have. A key that may put but not list is told so by their answer to the put."""
+        try:
+            is_there = self.exists(path)
+        except NoHost as error:
+            if not _all_say("not allowed", error):
+                raise
+            is_there = False
+        if is_there:
+            raise FileExistsError(f"hosts have {path}: choose another name, or have it replaced (mode wb or overwrite)")
+
     def open(
         self,
         path: str,
@@ -241,6 +252,8 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 return open(copy_of(path, stat.digest, self._cache, fetch), "rb")
             return io.BufferedReader(Remote(self._own_client, path, stat.size), BLOCK)
         if mode in ("wb", "xb"):
+            if mode == "xb":
+                self._check_new(path)
             return Upload(path, mode == "wb", self._own_client, autocommit)
         raise ValueError(f"mode {mode}: files are read (rb) or written as a whole (wb, xb)")
 
@@ -341,8 +354,8 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             super().put_file(lpath, rpath, mode=mode, **options)
             return
         is_new = mode == "create"
-        if is_new and self.exists(rpath):
-            raise FileExistsError(rpath)
+        if is_new:
+            self._check_new(rpath)
         put(self._own_client(), lpath, cast(str, self._strip_protocol(rpath)), replace=not is_new)
 
     def pipe(self, path: Any, value: bytes | None = None, **options: Any) -> None:
