@@ -195,9 +195,9 @@ class Upload(io.BufferedRandom):
             self.discard()
             raise
         if unfinished is not None:
-            is_news = os.path.exists(self._local)
+            was_kept = os.path.exists(self._local)
             self.discard()
-            if is_news:
+            if was_kept:
                 warnings.warn(f"{self._path} was not put, since {unfinished}", RuntimeWarning, stacklevel=3)
         elif self._autocommit:
             self.commit()
