@@ -237,3 +237,17 @@ def test_a_file_whose_with_statement_an_error_leaves_is_not_put(place: tuple[Pat
     ):
         LEFT[name](url)
     assert file.read_bytes() == b"good"
+
+
+def test_a_file_that_some_hosts_have_is_replaced_there(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("one", "two", "three")]
+    for folder in folders:
+        folder.mkdir()
+    (folders[1] / "object").write_bytes(b"before")
+    with contextlib.ExitStack() as stack:
+        serve = wellspring.serve
+        hosts = [serve(folder, own_address(), allow_put=True, allow_overwrite=True) for folder in folders]
+        addresses = ",".join(stack.enter_context(host).address for host in hosts)
+        with opened(f"wellspring://{addresses}/object") as file:
+            file.write(b"whole")
+    assert [(folder / "object").read_bytes() for folder in folders] == [b"whole"] * 3
