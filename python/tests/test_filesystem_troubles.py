@@ -136,6 +136,11 @@ def test_a_key_with_rights_to_some_directories_reads_and_puts_there(tmp_path: Pa
         fs.put(str(tmp_path / "copy"), f"{root}/in/new", recursive=True)
         fs.put(str(tmp_path / "copy/object"), f"{root}/in/one")
         assert (tmp_path / "served/in/new/object").exists() and (tmp_path / "served/in/one").exists()
+        with fs.open(f"{root}/in/two", "xb") as file:
+            file.write(b"bytes")
+        with pytest.raises(NoHost), fs.open(f"{root}/in/two", "xb") as file:
+            file.write(b"other")
+        assert (tmp_path / "served/in/two").read_bytes() == b"bytes"
 
 
 def test_what_is_to_be_new_replaces_nothing(tmp_path: Path) -> None:
@@ -148,7 +153,13 @@ def test_what_is_to_be_new_replaces_nothing(tmp_path: Path) -> None:
             fs.put_file(str(tmp_path / "local"), f"{root}/there", mode="create")
         with pytest.raises(FileExistsError):
             fs.put(str(tmp_path / "local"), f"{root}/there", mode="create")
+        for mode in ("xb", "x"):
+            with pytest.raises(FileExistsError, match="choose another name"):
+                fs.open(f"{root}/there", mode)
         assert (tmp_path / "served/there").read_bytes() == b"first"
+        with fs.open(f"{root}/newer", "xb") as file:
+            file.write(b"third")
+        assert (tmp_path / "served/newer").read_bytes() == b"third"
         fs.put_file(str(tmp_path / "local"), f"{root}/new", mode="create")
         fs.put_file(str(tmp_path / "local"), f"{root}/there")
         assert {(tmp_path / "served" / name).read_bytes() for name in ("new", "there")} == {b"second"}
@@ -197,6 +208,28 @@ def test_a_directory_comes_to_where_fsspec_has_it_whether_or_not_hosts_differ(tm
             host.kill()
 
 
+def test_what_is_left_out_of_a_directory_is_an_error_whether_or_not_hosts_differ(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name / "set").mkdir(parents=True)
+        (tmp_path / name / "set/object").write_bytes(b"bytes")
+        (tmp_path / name / "set/link").symlink_to("/etc/passwd")
+        for path in ("set/object", "set"):
+            os.utime(tmp_path / name / path, (1, 1))
+        os.utime(tmp_path / name / "set/link", (1, 1), follow_symlinks=False)
+    hosts = [HostProcess(tmp_path / name) for name in ("one", "two")]
+    try:
+        fs, root = fsspec.url_to_fs(url(hosts, ""), timeout=2)
+        with pytest.raises(OSError, match="set was fetched, the rest is in .*alike: link is a link that leads out"):
+            fs.get(f"{root}/set", str(tmp_path / "alike"), recursive=True)
+        assert (tmp_path / "alike/object").read_bytes() == b"bytes"
+        (tmp_path / "two/set/other").write_bytes(b"more")
+        with pytest.raises(OSError, match="link"):
+            fs.get(f"{root}/set", str(tmp_path / "different"), recursive=True)
+    finally:
+        for host in hosts:
+            host.kill()
+
+
 def test_hosts_may_be_addresses_with_brackets(tmp_path: Path) -> None:
     (tmp_path / "served/deep").mkdir(parents=True)
     (tmp_path / "served/deep/object").write_bytes(b"bytes")
@@ -226,6 +259,18 @@ def test_a_file_goes_into_one_that_is_open(three_hosts: Hosts) -> None:
     into = io.BytesIO()
     fs.get_file(path, into)
     assert into.getvalue() == b"bytes"
+
+
+@pytest.mark.parametrize("cache", ["simplecache", "filecache"])
+def test_fsspec_keeps_whole_files_in_caches_of_its_own(three_hosts: Hosts, tmp_path: Path, cache: str) -> None:
+    served, hosts = three_hosts
+    (served / "object").write_bytes(b"bytes")
+    options: dict[str, Any] = {cache: {"cache_storage": str(tmp_path / "cache")}}
+    with fsspec.open(f"{cache}::{url(hosts, 'object')}", **options) as file:
+        assert file.read() == b"bytes"
+    with fsspec.open(f"{cache}::{url(hosts[:1], 'new')}", "wb", **options) as file:
+        file.write(b"more")
+    assert (served / "new").read_bytes() == b"more"
 
 
 def test_a_copy_is_for_everybody_who_comes_again(

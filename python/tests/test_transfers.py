@@ -304,47 +304,6 @@ def test_closed_things_say_so(server: Served) -> None:
     host.close()
 
 
-def test_keys_are_those_of_a_directory(tmp_path: Path, data: random.Random) -> None:
-    keys = tmp_path / "keys"
-    keys.mkdir(mode=0o700)
-    (tmp_path / "served").mkdir()
-    content = data.randbytes(20_000)
-    (tmp_path / "served/object").write_bytes(content)
-    wellspring.new_cluster_key(keys)
-    with wellspring.serve(tmp_path / "served", own_address(), keys=keys) as host:
-        assert wellspring.read(f"{host.address}/object", keys=keys) == content
-        with pytest.raises(errors.NoHost) as caught:
-            wellspring.read(f"{host.address}/object", insecure=True, timeout=1)
-    assert "only with keys" in caught.value.hosts[0].reason
-
-
-def test_keys_that_change_are_read_again(tmp_path: Path) -> None:
-    for name in ("keys", "others"):
-        (tmp_path / name).mkdir(mode=0o700)
-        wellspring.new_cluster_key(tmp_path / name)
-    (tmp_path / "served").mkdir()
-    (tmp_path / "served/object").write_bytes(b"bytes")
-    keys = tmp_path / "keys"
-    with wellspring.serve(tmp_path / "served", own_address(), keys=keys) as host:
-        client = wellspring.Client(keys=keys, timeout=2)
-        source = f"{host.address}/object"
-        assert client.read(source) == b"bytes"
-        (tmp_path / "others/cluster").replace(keys / "cluster")
-        host.reload_keys()
-        with pytest.raises(errors.NoHost, match=r"by reload_keys\(\)"):
-            client.read(source)
-        client.reload_keys()
-        assert client.read(source) == b"bytes" == wellspring.read(source, keys=keys)
-        (keys / "cluster").unlink()
-        for one in (host, client):
-            with pytest.raises(errors.UsageError, match="no keys in"):
-                one.reload_keys()
-        assert client.read(source) == b"bytes", "what cannot be read changes nothing"
-        client.close()
-        with pytest.raises(ValueError, match="client is closed"):
-            client.reload_keys()
-
-
 def test_async_twins(server: Served, tmp_path: Path, data: random.Random) -> None:
     served, host = server
     contents = [data.randbytes(30_000 + n) for n in range(4)]

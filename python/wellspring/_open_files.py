@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dis
 import io
 import os
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from .errors import NoHost, TargetExists
@@ -17,13 +20,19 @@ from .transfers import Client
 if TYPE_CHECKING:
     from ._native import Memory
 
-__all__ = ["BLOCK", "Remote", "Upload", "put"]
+__all__ = ["BLOCK", "Remote", "Upload", "close_together", "in_words", "put"]
 
 BLOCK = 128 * 1024
 """What is fetched at least: a block of SCDP's."""
 
 _LONGEST_AHEAD = 64 * 1024 * 1024
 """What is fetched beyond what was asked for, at most."""
+
+_LEAVES_BY_ERROR = dis.opmap["WITH_EXCEPT_START"]
+"""The instruction by which a `with` statement calls `__exit__` with an error."""
+
+_ERROR = "an error left its `with` statement: write it again"
+_DROPPED = "nobody closed it: open it by `with`, or close it"
 
 
 def put(client: Client, local: str, path: str, replace: bool = True) -> None:
@@ -38,8 +47,12 @@ def put(client: Client, local: str, path: str, replace: bool = True) -> None:
             raise
         report = client.put(local, hosts, name=name, force=True)
     if isinstance(report, PutTreeReport) and report.skipped:
-        skipped = "; ".join(f"{path} {reason}" for path, reason in report.skipped[:3])
-        raise OSError(f"not all of {local} was put: {skipped}")
+        raise OSError(f"not all of {local} was put, the rest is in place: {in_words(report.skipped)}")
+
+
+def in_words(skipped: tuple[tuple[str, str], ...]) -> str:
+    """Some of what a transfer of a directory left out, and why."""
+    return "; ".join(f"{path} {reason}" for path, reason in skipped[:3])
 
 
 class Remote(io.RawIOBase):
@@ -97,7 +110,7 @@ class Remote(io.RawIOBase):
         first, end = self._at, self._at + len(into)
         if len(into) >= self._ahead and len(into) >= BLOCK:
             report = self._client().read_into(self._path, into, range=(first, end), digest=self._digest)
-            self._heed(report, end)
+            self._heed(report)
             self._at = end
             self._start, self._piece = end, memoryview(b"")
             return
@@ -109,30 +122,69 @@ class Remote(io.RawIOBase):
 
     def _read(self, first: int, end: int) -> bytes:
         content, report = self._client().read_exactly(self._path, first, end, self._digest)
-        self._heed(report, end)
+        self._heed(report)
         return content
 
-    def _heed(self, report: FetchReport, end: int) -> None:
-        if report.end < end:
+    def _heed(self, report: FetchReport) -> None:
+        # A shorter file has no such bytes, and of a longer one the reader would take a part for all of it.
+        if report.size != self._size:
             raise OSError(f"{self._path} has {report.size} bytes now, not {self._size}: open it again")
         self._digest = report.digest
 
 
+def _left_by_errors() -> int:
+    """How many `with` statements around the caller are being left by an error right now.
+
+    Who closes a file there need not say so: fsspec's own `with`, text files and pandas call `close` alone. An exception
+    that is being handled does not tell, since a file that is closed in an `except` clause may well be whole.
+    """
+    count = 0
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        count += frame.f_code.co_code[frame.f_lasti] == _LEAVES_BY_ERROR
+        frame = frame.f_back
+    return count
+
+
 class Upload(io.BufferedRandom):
-    """A file that is put to its hosts when it is closed, or at the end of a transaction, unless by an error."""
+    """A file that is put to its hosts when it is closed, or at the end of a transaction.
+
+    If an error leaves its `with` statement, or nobody closes it, it is not whole: nothing is put, and a warning says so.
+    """
 
     def __init__(self, path: str, replace: bool, client: Callable[[], Client], autocommit: bool) -> None:
         self._folder = tempfile.mkdtemp(prefix="wellspring-")
         self._local = os.path.join(self._folder, "file")
         self._path, self._replace, self._client = path, replace, client
         self._autocommit, self._process = autocommit, os.getpid()
-        # fsspec's own `with` closes a file without a word of the error that ends it.
-        self._handled = sys.exception()
+        self._errors_before, self._is_dropped = _left_by_errors(), False
         super().__init__(io.FileIO(self._local, "w+"))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self.closed:
+            self._end(_ERROR if error is not None else None)
 
     def close(self) -> None:
         if self.closed:
             return
+        if self._is_dropped:
+            self._end(_DROPPED)
+        else:
+            self._end(_ERROR if _left_by_errors() > self._errors_before else None)
+
+    def __del__(self) -> None:
+        # The finalizer of files would close it, as if it were whole. Without `raw` it was never open.
+        if self.raw is not None and not self.closed:
+            self._end(_DROPPED)
+
+    def _dealloc_warn(self, source: object) -> None:
+        """What text files that nobody closed call on what is below before they close it."""
+        self._is_dropped = True
+
+    def _end(self, unfinished: str | None) -> None:
+        """Closes it and puts it, unless something is said to be the reason why it is not whole."""
         if os.getpid() != self._process:
             # A child of `fork` has a copy of it, and what it holds is still being written: it is the parent's.
             self.raw.close()
@@ -142,8 +194,11 @@ class Upload(io.BufferedRandom):
         except BaseException:
             self.discard()
             raise
-        if sys.exception() is not self._handled:
+        if unfinished is not None:
+            was_kept = os.path.exists(self._local)
             self.discard()
+            if was_kept:
+                warnings.warn(f"{self._path} was not put, since {unfinished}", RuntimeWarning, stacklevel=3)
         elif self._autocommit:
             self.commit()
 
@@ -159,3 +214,16 @@ class Upload(io.BufferedRandom):
     def discard(self) -> None:
         """Forgets what was written."""
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def close_together(outer: Any, inner: Upload) -> None:
+    """Has what compresses into a file close that, too, and hand on that it was dropped."""
+    close = outer.close
+
+    def close_both() -> None:
+        close()
+        # Set by the finalizer of files: nobody closed it.
+        if not getattr(outer, "_finalizing", False):
+            inner.close()
+
+    outer.close, outer._dealloc_warn = close_both, inner._dealloc_warn

@@ -3,7 +3,7 @@
 Listings come from the hosts. Of a file that is opened for reading only what is read is fetched, from all its hosts at
 once, in the blocks of 128 KiB that hold it, each verified under the digest that the file had at first. Who reads on gets
 ever longer pieces. With ``cache=DIR`` a file is fetched there as a whole when it is opened, for readers who come again. A
-file that is opened for writing is put to all the hosts when it is closed.
+file that is opened for writing is put to all the hosts when it is closed, unless an error leaves its ``with``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from functools import partial
 from typing import IO, Any, TypeVar, cast
 
 from fsspec import AbstractFileSystem
+from fsspec.compression import compr
+from fsspec.core import get_compression
 from fsspec.utils import isfilelike
 
 from ._copies import copy_of
 from ._locks import lock_of
-from ._open_files import BLOCK, Remote, Upload, put
+from ._open_files import BLOCK, Remote, Upload, close_together, in_words, put
 from .errors import NoHost, NoSuchRange, ReplicasDiffer, make
-from .reports import ObjectStat
+from .reports import ObjectStat, TreeReport
 from .transfers import Client, Entry
 
 __all__ = ["WellspringFileSystem"]
@@ -211,6 +213,36 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 raise IsADirectoryError(path) from error
             raise FileNotFoundError(str(error)) from error
 
+    def _check_new(self, path: str) -> None:
+        """Refuses a name that hosts have. A key that may put but not list is told so by their answer to the put."""
+        try:
+            is_there = self.exists(path)
+        except NoHost as error:
+            if not _all_say("not allowed", error):
+                raise
+            is_there = False
+        if is_there:
+            raise FileExistsError(f"hosts have {path}: choose another name, or have it replaced (mode wb or overwrite)")
+
+    def open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        cache_options: dict[str, Any] | None = None,
+        compression: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """As fsspec's; whoever closes a file that is compressed while it is written closes all of it."""
+        codec = get_compression(path, compression)
+        is_packed = codec is not None and "b" in mode and "r" not in mode
+        file = super().open(path, mode, block_size, cache_options, None if is_packed else codec, **options)
+        if not is_packed:
+            return file
+        packed = compr[codec](file, mode=mode[0])
+        close_together(packed, file)
+        return packed
+
     def _open(self, path: str, mode: str = "rb", autocommit: bool = True, **options: Any) -> IO[bytes]:
         path = cast(str, self._strip_protocol(path))
         if mode == "rb":
@@ -220,6 +252,8 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
                 return open(copy_of(path, stat.digest, self._cache, fetch), "rb")
             return io.BufferedReader(Remote(self._own_client, path, stat.size), BLOCK)
         if mode in ("wb", "xb"):
+            if mode == "xb":
+                self._check_new(path)
             return Upload(path, mode == "wb", self._own_client, autocommit)
         raise ValueError(f"mode {mode}: files are read (rb) or written as a whole (wb, xb)")
 
@@ -272,7 +306,10 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             inside = (os.path.isdir(lpath) or lpath.endswith("/")) and not rpath.endswith("/")
             target = os.path.join(lpath, path.rpartition("/")[2]) if inside else lpath
             try:
-                self._own_client().get(f"{path}/", target)
+                report = self._own_client().get(f"{path}/", target)
+                if isinstance(report, TreeReport) and report.skipped:
+                    text = f"not all of {path} was fetched, the rest is in {target}: {in_words(report.skipped)}"
+                    raise OSError(text)
                 return
             except ReplicasDiffer:
                 pass  # In other files, maybe, or in times: then each file has to agree.
@@ -317,8 +354,8 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             super().put_file(lpath, rpath, mode=mode, **options)
             return
         is_new = mode == "create"
-        if is_new and self.exists(rpath):
-            raise FileExistsError(rpath)
+        if is_new:
+            self._check_new(rpath)
         put(self._own_client(), lpath, cast(str, self._strip_protocol(rpath)), replace=not is_new)
 
     def pipe(self, path: Any, value: bytes | None = None, **options: Any) -> None:

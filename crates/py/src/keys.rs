@@ -33,17 +33,20 @@ pub fn load(
         }
         return Ok(None);
     }
-    let directory = match (&named, std::env::var_os(VARIABLE)) {
-        (Some(named), _) => Some(KeyDirectory::new(named)),
-        (None, Some(path)) if path.is_empty() => None,
-        (None, Some(path)) => Some(KeyDirectory::new(path)),
-        (None, None) => KeyDirectory::of_user(),
+    let (directory, named_by) = match (named, std::env::var_os(VARIABLE)) {
+        (Some(named), _) => (Some(KeyDirectory::new(named)), Some("keys=")),
+        (None, Some(path)) if path.is_empty() => (None, None),
+        (None, Some(path)) => (Some(KeyDirectory::new(path)), Some(VARIABLE)),
+        (None, None) => (KeyDirectory::of_user(), None),
     };
     let Some(directory) = directory else { return Ok(None) };
     let keyring = directory.load().map_err(|error| PyOSError::new_err(error.to_string()))?;
-    if let (None, Some(named)) = (&keyring, named) {
-        let text =
-            format!("no keys in {}: wellspring key new --keys DIR makes one", named.display());
+    if let (None, Some(named_by)) = (&keyring, named_by) {
+        let text = format!(
+            "no keys in {}, which {named_by} names: wellspring key new --keys DIR makes one, \
+             and insecure=True goes without",
+            directory.path().display()
+        );
         return Err(of_kind(py, "UsageError", &text, Vec::new()));
     }
     Ok(keyring.map(Arc::new))
