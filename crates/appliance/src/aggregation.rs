@@ -142,7 +142,7 @@ impl Work {
             if config.remote.is_empty() {
                 return Err(SetupError::AggregateWithoutRemote);
             }
-            Tun::new(&config.lan, &config.wan, &config.remote, aggregate.longest)
+            Tun::new(&config.name, &config.lan, &config.remote, aggregate.longest)
                 .map_err(SetupError::AggregateRules)
         });
         let multicast = (!config.multicast.is_empty()).then(|| Multicast::join(config));

@@ -96,10 +96,14 @@ impl Appliance {
         let split = config.split.as_ref();
         let split =
             split.map(|split| Split::start(config, split, own, ground.longest)).transpose()?;
-        let clamp =
-            ground.clamp.then(|| Clamp::install(&config.wan, &config.remote, ground.longest));
+        let clamp = ground
+            .clamp
+            .then(|| Clamp::install(&config.name, &config.wan, &config.remote, ground.longest));
         let clamp = clamp.transpose().map_err(|error| ground.unclamped(config, &error))?;
         tracing::debug!("{:?}", ground.plan);
+        if clamp.is_none() {
+            Clamp::clear(&config.name);
+        }
         let now = Instant::now();
         Ok(Appliance {
             plan,
