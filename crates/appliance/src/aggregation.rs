@@ -22,7 +22,7 @@ use crate::capture::Capture;
 use crate::clock::Clock;
 use crate::filter;
 use crate::inject::{LocalSocket, destination, source};
-use crate::interface::Interface;
+use crate::interface::{Interface, InterfaceName};
 use crate::setup::{Config, SetupError};
 use crate::sys;
 use crate::tun::Tun;
@@ -100,6 +100,7 @@ impl Drop for Aggregation {
 
 struct Work {
     peer: UdpSocket,
+    lan: InterfaceName,
     local: LocalSocket,
     tun: Option<Tun>,
     multicast: Option<Multicast>,
@@ -107,6 +108,7 @@ struct Work {
     unbundler: Unbundler,
     addresses: Addresses,
     groups: Vec<IpAddr>,
+    own: IpAddr,
     out: Batch,
     into: Batch,
     clock: Clock,
@@ -138,6 +140,8 @@ impl Work {
             let set = sys::set_option(peer.as_fd(), libc::SOL_SOCKET, name, &(4 << 20));
             set.map_err(system)?;
         }
+        // Before its sockets: one that is made anew meanwhile is noticed.
+        let lan = InterfaceName::new(&config.lan);
         let tun = config.aggregate.as_ref().map(|aggregate| {
             if config.remote.is_empty() {
                 return Err(SetupError::AggregateWithoutRemote);
@@ -145,7 +149,8 @@ impl Work {
             Tun::new(&config.name, &config.lan, &config.remote, aggregate.longest)
                 .map_err(SetupError::AggregateRules)
         });
-        let multicast = (!config.multicast.is_empty()).then(|| Multicast::join(config));
+        let join = || Multicast::join(&config.lan, &config.multicast);
+        let multicast = (!config.multicast.is_empty()).then(join);
         let headers = if own.is_ipv4() { 28 } else { 48 };
         let hold = config.aggregate.as_ref().map_or(Duration::ZERO, |aggregate| aggregate.hold);
         let hold = Span::from_nanos(hold.as_nanos() as u64);
@@ -157,6 +162,7 @@ impl Work {
         };
         Ok(Work {
             peer,
+            lan,
             local: LocalSocket::new(&config.lan, own).map_err(system)?,
             tun: tun.transpose()?,
             multicast: multicast.transpose().map_err(system)?,
@@ -164,6 +170,7 @@ impl Work {
             unbundler: Unbundler::new(&config.key, session),
             addresses,
             groups: config.multicast.clone(),
+            own,
             out: Batch::new(),
             into: Batch::new(),
             clock: Clock::starting_at(Instant::now()),
@@ -185,7 +192,10 @@ impl Work {
             self.bundler.handle_timeout(self.clock.now(), &mut self.out);
             if now >= hello_at {
                 hello_at = now + HELLO_EVERY;
-                self.bundler.hello(&mut self.out);
+                // Who cannot deliver what the peer would send says no hello.
+                if self.keep_local() {
+                    self.bundler.hello(&mut self.out);
+                }
                 self.follow(now);
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.status();
             }
@@ -196,6 +206,18 @@ impl Work {
             self.out.clear();
             self.wait(hello_at.saturating_duration_since(Instant::now()));
         }
+    }
+
+    /// Whether packets can be delivered and groups heard; sockets are opened again where the interface has been made anew.
+    fn keep_local(&mut self) -> bool {
+        let Work { lan, local, multicast, groups, own, .. } = self;
+        lan.keep_open(|name| {
+            *local = LocalSocket::new(name, *own)?;
+            if multicast.is_some() {
+                *multicast = Some(Multicast::join(name, groups)?);
+            }
+            Ok(())
+        })
     }
 
     /// Takes small packets only while the peer unpacks them at the other end.
@@ -268,7 +290,9 @@ impl Work {
         });
         let mut from: Vec<BorrowedFd<'_>> = vec![self.peer.as_fd()];
         from.extend(self.tun.as_ref().filter(|tun| tun.is_up()).map(AsFd::as_fd));
-        from.extend(self.multicast.as_ref().map(|multicast| multicast.capture.as_fd()));
+        // What watches an interface that is gone only says so, again and again.
+        let multicast = self.multicast.as_ref().filter(|_| self.lan.index.is_some());
+        from.extend(multicast.map(|multicast| multicast.capture.as_fd()));
         sys::wait_any(&from, due.min(at_most).min(WAIT));
     }
 
@@ -283,12 +307,13 @@ impl Work {
 }
 
 impl Multicast {
-    fn join(config: &Config) -> io::Result<Self> {
-        let lan = Interface::find(&config.lan)?;
+    fn join(lan: &str, groups: &[IpAddr]) -> io::Result<Self> {
+        let lan = Interface::find(lan)?;
         let lan = lan.ok_or_else(|| io::Error::other("the local interface is gone"))?;
         // A socket joins groups of its own IP version.
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) =
-            config.multicast.iter().copied().partition(IpAddr::is_ipv4);
+            groups.iter().copied().partition(IpAddr::is_ipv4);
+        let program = filter::groups(groups);
         let mut members = Vec::new();
         for groups in v4.chunks(MEMBERSHIPS).chain(v6.chunks(MEMBERSHIPS)) {
             let domain = if groups[0].is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
@@ -304,7 +329,6 @@ impl Multicast {
             }
             members.push(member);
         }
-        let program = filter::groups(&config.multicast);
         let capture = Capture::packets(lan.index, lan.mtu + 64, RING, &program)?;
         Ok(Multicast { capture, _members: members })
     }
