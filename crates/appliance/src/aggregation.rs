@@ -247,8 +247,13 @@ impl Work {
         let Some(multicast) = &mut self.multicast else { return };
         for _ in 0..ROUND {
             let Some(packet) = multicast.capture.next() else { break };
-            if !packet.unlike && one_hop_on(packet.bytes) {
-                self.bundler.add(now, packet.bytes, &mut self.out);
+            if packet.unlike || packet.is_of_vlan() {
+                continue;
+            }
+            if let Some(packet) = unpadded(packet.bytes)
+                && one_hop_on(packet)
+            {
+                self.bundler.add(now, packet, &mut self.out);
             }
         }
     }
@@ -264,7 +269,7 @@ impl Work {
             let (addresses, groups, into) = (&self.addresses, &self.groups, &mut self.into);
             let (multicast, refused) = (self.multicast.is_some(), &mut self.refused);
             let opened = self.unbundler.handle_datagram(&datagram[..len], |packet| {
-                let to = destination(packet).filter(|_| whole(packet));
+                let to = destination(packet).filter(|_| length(packet) == Some(packet.len()));
                 let belongs = match (source(packet), to) {
                     (Some(_), Some(to)) if to.is_multicast() => multicast && groups.contains(&to),
                     (Some(from), Some(to)) => addresses.is_theirs(from) && !addresses.is_theirs(to),
@@ -350,14 +355,38 @@ fn one_hop_on(packet: &mut [u8]) -> bool {
     true
 }
 
-/// Whether a packet is as long as it says.
-fn whole(packet: &[u8]) -> bool {
-    let says = match packet.first().map(|first| first >> 4) {
-        Some(4) if packet.len() >= 20 => usize::from(u16::from_be_bytes([packet[2], packet[3]])),
-        Some(6) if packet.len() >= 40 => {
-            40 + usize::from(u16::from_be_bytes([packet[4], packet[5]]))
+/// A packet without what pads its frame (Ethernet's have 60 bytes at least); none if it is shorter than it says.
+fn unpadded(packet: &mut [u8]) -> Option<&mut [u8]> {
+    let length = length(packet)?;
+    packet.get_mut(..length)
+}
+
+/// How long a packet says that it is.
+fn length(packet: &[u8]) -> Option<usize> {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= 20 => {
+            Some(usize::from(u16::from_be_bytes([packet[2], packet[3]])))
         }
-        _ => return false,
-    };
-    says == packet.len()
+        Some(6) if packet.len() >= 40 => {
+            Some(40 + usize::from(u16::from_be_bytes([packet[4], packet[5]])))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_packet_is_taken_without_what_pads_its_frame() {
+        let mut frame = vec![0; 46];
+        (frame[0], frame[3], frame[31]) = (0x45, 32, 7);
+        assert_eq!(unpadded(&mut frame).map(|packet| packet.to_vec()), Some(frame[..32].to_vec()));
+        assert_eq!(unpadded(&mut frame[..31]), None, "cut");
+        let mut frame = vec![0; 50];
+        (frame[0], frame[5]) = (0x60, 8);
+        assert_eq!(unpadded(&mut frame).map(|packet| packet.len()), Some(48));
+        assert_eq!(unpadded(&mut []), None);
+    }
 }

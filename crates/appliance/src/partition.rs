@@ -174,7 +174,7 @@ impl Partition {
                 marked |= packet.after_unseen;
                 self.engine.receive.on_unseen(time);
             }
-            if matches!(packet.protocol, IPV4 | IPV6) {
+            if matches!(packet.protocol, IPV4 | IPV6) && !packet.is_of_vlan() {
                 self.engine.handle(now, time, packet.bytes, packet.way, packet.unlike);
             }
             if self.engine.repairs.len() >= REPAIRS {
