@@ -70,7 +70,8 @@ fn options_that_need_others() {
 
 #[test]
 fn options_of_an_appliance_that_need_others() {
-    let up = ["maelstrom", "up", "--lan", "a", "--wan", "b", "--peer", "192.0.2.2", "--key", "none"];
+    let up =
+        ["maelstrom", "up", "--lan", "a", "--wan", "b", "--peer", "192.0.2.2", "--key", "none"];
     let refused = |more: &[&str], words: &str| assert_told(&[&up[..], more].concat(), 2, &[words]);
     refused(&["--split-connections", "8"], "--split-connections needs --mode split");
     refused(&["--split-buffer", "8"], "--split-buffer needs --mode split");
