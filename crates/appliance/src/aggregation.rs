@@ -22,7 +22,7 @@ use crate::capture::Capture;
 use crate::clock::Clock;
 use crate::filter;
 use crate::inject::{LocalSocket, destination, source};
-use crate::interface::Interface;
+use crate::interface::{Interface, InterfaceName};
 use crate::setup::{Config, SetupError};
 use crate::sys;
 use crate::tun::Tun;
@@ -100,6 +100,7 @@ impl Drop for Aggregation {
 
 struct Work {
     peer: UdpSocket,
+    lan: InterfaceName,
     local: LocalSocket,
     tun: Option<Tun>,
     multicast: Option<Multicast>,
@@ -107,6 +108,7 @@ struct Work {
     unbundler: Unbundler,
     addresses: Addresses,
     groups: Vec<IpAddr>,
+    own: IpAddr,
     out: Batch,
     into: Batch,
     clock: Clock,
@@ -138,14 +140,17 @@ impl Work {
             let set = sys::set_option(peer.as_fd(), libc::SOL_SOCKET, name, &(4 << 20));
             set.map_err(system)?;
         }
+        // Before its sockets: one that is made anew meanwhile is noticed.
+        let lan = InterfaceName::new(&config.lan);
         let tun = config.aggregate.as_ref().map(|aggregate| {
             if config.remote.is_empty() {
                 return Err(SetupError::AggregateWithoutRemote);
             }
-            Tun::new(&config.lan, &config.wan, &config.remote, aggregate.longest)
+            Tun::new(&config.name, &config.lan, &config.remote, aggregate.longest)
                 .map_err(SetupError::AggregateRules)
         });
-        let multicast = (!config.multicast.is_empty()).then(|| Multicast::join(config));
+        let join = || Multicast::join(&config.lan, &config.multicast);
+        let multicast = (!config.multicast.is_empty()).then(join);
         let headers = if own.is_ipv4() { 28 } else { 48 };
         let hold = config.aggregate.as_ref().map_or(Duration::ZERO, |aggregate| aggregate.hold);
         let hold = Span::from_nanos(hold.as_nanos() as u64);
@@ -157,6 +162,7 @@ impl Work {
         };
         Ok(Work {
             peer,
+            lan,
             local: LocalSocket::new(&config.lan, own).map_err(system)?,
             tun: tun.transpose()?,
             multicast: multicast.transpose().map_err(system)?,
@@ -164,6 +170,7 @@ impl Work {
             unbundler: Unbundler::new(&config.key, session),
             addresses,
             groups: config.multicast.clone(),
+            own,
             out: Batch::new(),
             into: Batch::new(),
             clock: Clock::starting_at(Instant::now()),
@@ -185,7 +192,10 @@ impl Work {
             self.bundler.handle_timeout(self.clock.now(), &mut self.out);
             if now >= hello_at {
                 hello_at = now + HELLO_EVERY;
-                self.bundler.hello(&mut self.out);
+                // Who cannot deliver what the peer would send says no hello.
+                if self.keep_local() {
+                    self.bundler.hello(&mut self.out);
+                }
                 self.follow(now);
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.status();
             }
@@ -196,6 +206,18 @@ impl Work {
             self.out.clear();
             self.wait(hello_at.saturating_duration_since(Instant::now()));
         }
+    }
+
+    /// Whether packets can be delivered and groups heard; sockets are opened again where the interface has been made anew.
+    fn keep_local(&mut self) -> bool {
+        let Work { lan, local, multicast, groups, own, .. } = self;
+        lan.keep_open(|name| {
+            *local = LocalSocket::new(name, *own)?;
+            if multicast.is_some() {
+                *multicast = Some(Multicast::join(name, groups)?);
+            }
+            Ok(())
+        })
     }
 
     /// Takes small packets only while the peer unpacks them at the other end.
@@ -225,8 +247,13 @@ impl Work {
         let Some(multicast) = &mut self.multicast else { return };
         for _ in 0..ROUND {
             let Some(packet) = multicast.capture.next() else { break };
-            if !packet.unlike && one_hop_on(packet.bytes) {
-                self.bundler.add(now, packet.bytes, &mut self.out);
+            if packet.unlike || packet.is_of_vlan() {
+                continue;
+            }
+            if let Some(packet) = unpadded(packet.bytes)
+                && one_hop_on(packet)
+            {
+                self.bundler.add(now, packet, &mut self.out);
             }
         }
     }
@@ -242,7 +269,7 @@ impl Work {
             let (addresses, groups, into) = (&self.addresses, &self.groups, &mut self.into);
             let (multicast, refused) = (self.multicast.is_some(), &mut self.refused);
             let opened = self.unbundler.handle_datagram(&datagram[..len], |packet| {
-                let to = destination(packet).filter(|_| whole(packet));
+                let to = destination(packet).filter(|_| length(packet) == Some(packet.len()));
                 let belongs = match (source(packet), to) {
                     (Some(_), Some(to)) if to.is_multicast() => multicast && groups.contains(&to),
                     (Some(from), Some(to)) => addresses.is_theirs(from) && !addresses.is_theirs(to),
@@ -268,7 +295,9 @@ impl Work {
         });
         let mut from: Vec<BorrowedFd<'_>> = vec![self.peer.as_fd()];
         from.extend(self.tun.as_ref().filter(|tun| tun.is_up()).map(AsFd::as_fd));
-        from.extend(self.multicast.as_ref().map(|multicast| multicast.capture.as_fd()));
+        // What watches an interface that is gone only says so, again and again.
+        let multicast = self.multicast.as_ref().filter(|_| self.lan.index.is_some());
+        from.extend(multicast.map(|multicast| multicast.capture.as_fd()));
         sys::wait_any(&from, due.min(at_most).min(WAIT));
     }
 
@@ -283,12 +312,13 @@ impl Work {
 }
 
 impl Multicast {
-    fn join(config: &Config) -> io::Result<Self> {
-        let lan = Interface::find(&config.lan)?;
+    fn join(lan: &str, groups: &[IpAddr]) -> io::Result<Self> {
+        let lan = Interface::find(lan)?;
         let lan = lan.ok_or_else(|| io::Error::other("the local interface is gone"))?;
         // A socket joins groups of its own IP version.
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) =
-            config.multicast.iter().copied().partition(IpAddr::is_ipv4);
+            groups.iter().copied().partition(IpAddr::is_ipv4);
+        let program = filter::groups(groups);
         let mut members = Vec::new();
         for groups in v4.chunks(MEMBERSHIPS).chain(v6.chunks(MEMBERSHIPS)) {
             let domain = if groups[0].is_ipv4() { Domain::IPV4 } else { Domain::IPV6 };
@@ -304,7 +334,6 @@ impl Multicast {
             }
             members.push(member);
         }
-        let program = filter::groups(&config.multicast);
         let capture = Capture::packets(lan.index, lan.mtu + 64, RING, &program)?;
         Ok(Multicast { capture, _members: members })
     }
@@ -326,14 +355,38 @@ fn one_hop_on(packet: &mut [u8]) -> bool {
     true
 }
 
-/// Whether a packet is as long as it says.
-fn whole(packet: &[u8]) -> bool {
-    let says = match packet.first().map(|first| first >> 4) {
-        Some(4) if packet.len() >= 20 => usize::from(u16::from_be_bytes([packet[2], packet[3]])),
-        Some(6) if packet.len() >= 40 => {
-            40 + usize::from(u16::from_be_bytes([packet[4], packet[5]]))
+/// A packet without what pads its frame (Ethernet's have 60 bytes at least); none if it is shorter than it says.
+fn unpadded(packet: &mut [u8]) -> Option<&mut [u8]> {
+    let length = length(packet)?;
+    packet.get_mut(..length)
+}
+
+/// How long a packet says that it is.
+fn length(packet: &[u8]) -> Option<usize> {
+    match packet.first().map(|first| first >> 4) {
+        Some(4) if packet.len() >= 20 => {
+            Some(usize::from(u16::from_be_bytes([packet[2], packet[3]])))
         }
-        _ => return false,
-    };
-    says == packet.len()
+        Some(6) if packet.len() >= 40 => {
+            Some(40 + usize::from(u16::from_be_bytes([packet[4], packet[5]])))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_packet_is_taken_without_what_pads_its_frame() {
+        let mut frame = vec![0; 46];
+        (frame[0], frame[3], frame[31]) = (0x45, 32, 7);
+        assert_eq!(unpadded(&mut frame).map(|packet| packet.to_vec()), Some(frame[..32].to_vec()));
+        assert_eq!(unpadded(&mut frame[..31]), None, "cut");
+        let mut frame = vec![0; 50];
+        (frame[0], frame[5]) = (0x60, 8);
+        assert_eq!(unpadded(&mut frame).map(|packet| packet.len()), Some(48));
+        assert_eq!(unpadded(&mut []), None);
+    }
 }

@@ -13,7 +13,7 @@ use crate::cache_service::{CacheService, SharedCache};
 use crate::clamp::Clamp;
 use crate::control::{ControlSocket, Controls};
 use crate::failover::FailoverService;
-use crate::inject::{LocalSocket, PeerSocket};
+use crate::inject::PeerSocket;
 use crate::notify::Notifier;
 use crate::offload::Offloads;
 use crate::partition::{Partition, Plan, Worker};
@@ -86,19 +86,24 @@ impl Appliance {
             ready.insert(number, Partition::open(&plan, number, sessions.next())?);
         }
         let config = &plan.config;
-        let cache_service = plan.cache.as_ref().zip(config.cache).map(|(shared, cache)| {
-            let local = LocalSocket::new(&config.lan, own)?;
-            shared.serve(cache.at, local)
-        });
+        let cache_service = plan
+            .cache
+            .as_ref()
+            .zip(config.cache)
+            .map(|(shared, cache)| shared.serve(cache.at, &config.lan, own));
         let cache_service =
             cache_service.transpose().map_err(|e| SetupError::System("the cache's socket", e))?;
         let aggregation = Aggregation::start(config, sessions.next(), own, ground.longest)?;
         let split = config.split.as_ref();
         let split =
             split.map(|split| Split::start(config, split, own, ground.longest)).transpose()?;
-        let clamp =
-            ground.clamp.then(|| Clamp::install(&config.wan, &config.remote, ground.longest));
+        let clamp = ground
+            .clamp
+            .then(|| Clamp::install(&config.name, &config.wan, &config.remote, ground.longest));
         let clamp = clamp.transpose().map_err(|error| ground.unclamped(config, &error))?;
+        if clamp.is_none() {
+            Clamp::clear(&config.name);
+        }
         tracing::debug!("{:?}", ground.plan);
         let now = Instant::now();
         Ok(Appliance {

@@ -6,7 +6,7 @@
 //! local network; the answer says how many: `{"resent": 1}`.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -18,6 +18,7 @@ use wellspring_maelstrom::{Batch, CacheCounters, PacketCache, Wanted};
 
 use crate::clock::Clock;
 use crate::inject::LocalSocket;
+use crate::interface::InterfaceName;
 
 /// Longest question \[bytes\].
 const QUESTION: usize = 1_024;
@@ -70,19 +71,21 @@ impl SharedCache {
         }
     }
 
-    /// Answers questions at that address until it is dropped.
-    pub(crate) fn serve(&self, at: SocketAddr, local: LocalSocket) -> io::Result<CacheService> {
+    /// Answers questions at that address, from the local network behind `lan`, until it is dropped. `own` is this appliance's
+    /// address towards the peer.
+    pub(crate) fn serve(&self, at: SocketAddr, lan: &str, own: IpAddr) -> io::Result<CacheService> {
+        let mut local = Local::open(lan, own)?;
         let socket = UdpSocket::bind(at)?;
         socket.set_read_timeout(Some(LOOK_UP))?;
         let stop = Arc::new(AtomicBool::new(false));
         let (cache, flag) = (self.clone(), Arc::clone(&stop));
         let thread = thread::Builder::new()
             .name("cache".into())
-            .spawn(move || cache.run(&socket, local, &flag))?;
+            .spawn(move || cache.run(&socket, &mut local, &flag))?;
         Ok(CacheService { stop, thread: Some(thread) })
     }
 
-    fn run(&self, socket: &UdpSocket, mut local: LocalSocket, stop: &AtomicBool) {
+    fn run(&self, socket: &UdpSocket, local: &mut Local, stop: &AtomicBool) {
         let mut question = [0; QUESTION];
         let mut found = Batch::new();
         while !stop.load(Ordering::Relaxed) {
@@ -92,6 +95,31 @@ impl SharedCache {
             local.send(&mut found);
             let _ = socket.send_to(answer.to_string().as_bytes(), requester);
         }
+    }
+}
+
+/// The way into the local network, whose interface may be made anew.
+struct Local {
+    lan: InterfaceName,
+    socket: LocalSocket,
+    own: IpAddr,
+}
+
+impl Local {
+    fn open(lan: &str, own: IpAddr) -> io::Result<Self> {
+        // Before the socket: one that is made anew meanwhile is noticed.
+        let name = InterfaceName::new(lan);
+        Ok(Local { lan: name, socket: LocalSocket::new(lan, own)?, own })
+    }
+
+    /// Sends all packets of a batch, and empties it.
+    fn send(&mut self, batch: &mut Batch) {
+        let Local { lan, socket, own } = self;
+        lan.keep_open(|name| {
+            *socket = LocalSocket::new(name, *own)?;
+            Ok(())
+        });
+        socket.send(batch);
     }
 }
 

@@ -33,6 +33,13 @@ pub(crate) struct Seen<'a> {
     pub after_unseen: bool,
 }
 
+impl Seen<'_> {
+    /// Whether it belongs to a VLAN on the interface, which is a network of its own. A tag without a VLAN only has a priority.
+    pub(crate) fn is_of_vlan(&self) -> bool {
+        self.vlan.is_some_and(|(_, control)| control & 0x0fff != 0)
+    }
+}
+
 /// An interface that is watched.
 pub(crate) struct Capture {
     // Before the socket, so that the memory goes before what it belongs to.

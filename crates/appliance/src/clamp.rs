@@ -9,8 +9,7 @@ use std::io;
 
 use ipnet::IpNet;
 
-use crate::commands::nft;
-use crate::sys;
+use crate::commands::{nft, tag};
 
 /// Headers of TCP and IPv4, and of TCP and IPv6, without options \[bytes\]: a segment's options are part of its length.
 const HEADERS: [usize; 2] = [40, 60];
@@ -22,12 +21,21 @@ pub(crate) struct Clamp {
 
 impl Clamp {
     /// Keeps packets of TCP that pass `wan`, from and to the other site's addresses or all, to that length \[bytes\]. What an
-    /// earlier life left is replaced.
-    pub(crate) fn install(wan: &str, remote: &[IpNet], longest: usize) -> io::Result<Self> {
-        let index = sys::interface_index(wan).unwrap_or(0);
-        let clamp = Clamp { table: format!("wellspring_mss_{index}") };
+    /// earlier life of the appliance of that name left is replaced.
+    pub(crate) fn install(
+        name: &str,
+        wan: &str,
+        remote: &[IpNet],
+        longest: usize,
+    ) -> io::Result<Self> {
+        let clamp = Clamp { table: table(name) };
         nft(&clamp.script(wan, remote, longest))?;
         Ok(clamp)
+    }
+
+    /// Takes away what an earlier life left, if it did: for one that needs no clamp.
+    pub(crate) fn clear(name: &str) {
+        let _ = nft(&format!("delete table inet {}\n", table(name)));
     }
 
     /// The script for nft.
@@ -64,6 +72,10 @@ impl Clamp {
              chain clamp {{\n  type filter hook forward priority mangle; policy accept;{lines}\n }}\n}}\n"
         )
     }
+}
+
+fn table(name: &str) -> String {
+    format!("wellspring_mss_{:04x}", tag(name))
 }
 
 impl Drop for Clamp {

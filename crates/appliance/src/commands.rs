@@ -14,6 +14,16 @@ pub(crate) fn versions() -> impl Iterator<Item = &'static str> {
     ["-4", "-6"].into_iter().filter(|version| *version == "-4" || has_ipv6())
 }
 
+/// What tells the rules of one appliance from those of others on this machine: a hash of its name (FNV-1a), the same in each of
+/// its lives.
+pub(crate) fn tag(name: &str) -> u16 {
+    let hash = name
+        .bytes()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let [a, b, c, d] = hash.to_be_bytes();
+    u16::from_be_bytes([a ^ c, b ^ d])
+}
+
 /// Lets packets with a mark look into the routing table of the same number.
 pub(crate) fn add_rules(mark: u32) -> io::Result<()> {
     let mark = mark.to_string();
@@ -60,4 +70,18 @@ fn said(program: &str, output: &Output) -> io::Result<()> {
 
 fn missing(program: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("`{program}` cannot be run ({error})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appliances_of_one_machine_have_tags_of_their_own() {
+        let tags: std::collections::BTreeSet<u16> =
+            ["one", "two", "three", "eth0", "eth1", "eth1.100"].map(tag).into();
+        assert_eq!(tags.len(), 6);
+        // FNV-1a of "a" is 0xe40c292c.
+        assert_eq!(tag("a"), 0xe40c ^ 0x292c);
+    }
 }

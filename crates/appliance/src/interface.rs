@@ -38,6 +38,38 @@ impl Interface {
     }
 }
 
+/// The name of an interface, and which one had it when sockets were opened.
+#[derive(Debug)]
+pub(crate) struct InterfaceName {
+    pub name: String,
+    pub index: Option<u32>,
+}
+
+impl InterfaceName {
+    pub(crate) fn new(name: &str) -> Self {
+        InterfaceName { name: name.to_owned(), index: sys::interface_index(name) }
+    }
+
+    /// Whether it is gone, or another has its name: sockets are deaf then, and must be opened again.
+    pub(crate) fn has_changed(&self) -> bool {
+        sys::interface_index(&self.name) != self.index
+    }
+
+    /// Whether the interface is there with what was opened on it. One that has been made anew is only when `open` has opened
+    /// all again; what fails is tried again the next time.
+    pub(crate) fn keep_open(&mut self, open: impl FnOnce(&str) -> io::Result<()>) -> bool {
+        let now = InterfaceName::new(&self.name);
+        if now.index != self.index {
+            // One that comes back as it was, from another namespace, has no sockets either.
+            self.index = None;
+            if now.index.is_some() && open(&self.name).is_ok() {
+                *self = now;
+            }
+        }
+        self.index.is_some()
+    }
+}
+
 /// A socket to ask about interfaces with.
 pub(crate) fn any_socket() -> io::Result<OwnedFd> {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
@@ -89,6 +121,25 @@ pub(crate) fn forwarding() -> (bool, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_made_anew_is_opened_again_until_that_succeeds() {
+        let mut lo = InterfaceName::new("lo");
+        assert!(lo.keep_open(|_| panic!("it is open")));
+        lo.index = lo.index.map(|index| index + 1_000);
+        assert!(!lo.keep_open(|_| Err(io::ErrorKind::AddrNotAvailable.into())));
+        let mut opened = 0;
+        for _ in 0..2 {
+            assert!(lo.keep_open(|name| {
+                assert_eq!(name, "lo");
+                opened += 1;
+                Ok(())
+            }));
+        }
+        assert_eq!(opened, 1);
+        let mut gone = InterfaceName { name: "none of these".into(), index: Some(1) };
+        assert!(!gone.keep_open(|_| panic!("there is nothing to open")));
+    }
 
     #[test]
     fn networks_are_read_from_the_kernels_tables() {

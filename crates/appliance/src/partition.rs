@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::filter::PartitionFilter;
 use crate::inject::{LocalSocket, PeerSocket};
+use crate::interface::InterfaceName;
 use crate::setup::{Config, SetupError};
 use crate::status::PartitionStatus;
 use crate::sys;
@@ -56,23 +57,6 @@ pub(crate) struct Partition {
     /// How long recovered packets wait.
     hold: Span,
     interfaces: [InterfaceName; 2],
-}
-
-/// An interface as it was when it was opened.
-struct InterfaceName {
-    name: String,
-    index: Option<u32>,
-}
-
-impl InterfaceName {
-    fn new(name: &str) -> Self {
-        InterfaceName { name: name.to_owned(), index: sys::interface_index(name) }
-    }
-
-    /// Whether it is gone, or another has its name: sockets are deaf then, and must be opened again.
-    fn has_changed(&self) -> bool {
-        sys::interface_index(&self.name) != self.index
-    }
 }
 
 impl Partition {
@@ -190,7 +174,7 @@ impl Partition {
                 marked |= packet.after_unseen;
                 self.engine.receive.on_unseen(time);
             }
-            if matches!(packet.protocol, IPV4 | IPV6) {
+            if matches!(packet.protocol, IPV4 | IPV6) && !packet.is_of_vlan() {
                 self.engine.handle(now, time, packet.bytes, packet.way, packet.unlike);
             }
             if self.engine.repairs.len() >= REPAIRS {

@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use ipnet::IpNet;
 
-use crate::commands::{add_rules, nft, remove_rules, run, versions};
+use crate::commands::{add_rules, nft, remove_rules, run, tag, versions};
 use crate::sys;
 
-/// What the marks and routing tables begin with; the interface's index follows.
+/// What the marks and routing tables begin with; the tag of the appliance's name follows.
 const MARK: u32 = 0x5754_0000;
 
 /// A tunnel interface and the rules that lead to it. Dropping it takes all away.
@@ -28,12 +28,12 @@ pub(crate) struct Tun {
 
 impl Tun {
     /// Leads UDP packets of at most so many bytes from `lan` to `remote` here, once it is up.
-    pub(crate) fn new(lan: &str, wan: &str, remote: &[IpNet], longest: u16) -> io::Result<Self> {
-        let index = sys::interface_index(wan).unwrap_or(0) & 0xffff;
-        let interface = format!("wsmall{index}");
+    pub(crate) fn new(name: &str, lan: &str, remote: &[IpNet], longest: u16) -> io::Result<Self> {
+        let tag = tag(name);
+        let interface = format!("wsmall{tag:04x}");
         let tunnel = sys::open_tunnel(&interface)?;
-        let table = format!("wellspring_small_{index}");
-        let tun = Tun { tunnel, interface, table, mark: MARK | index, up: false };
+        let table = format!("wellspring_small_{tag:04x}");
+        let tun = Tun { tunnel, interface, table, mark: MARK | u32::from(tag), up: false };
         // Room for what comes while this process waits for a core.
         run("ip", &["link", "set", "dev", &tun.interface, "txqueuelen", "10000"])?;
         remove_rules(tun.mark);

@@ -86,7 +86,7 @@ pub use trunk::{
     GREETING_LEN, MAX_TRUNK_DATA, MAX_TRUNK_FRAME, TrunkError, TrunkFrame, TrunkOpener,
     TrunkSealer, trunk, trunk_greeting,
 };
-pub use wire::{INGREDIENT_LEN, REPORT_LEN};
+pub use wire::{INGREDIENT_LEN, REPORT_LEN, VERSION};
 
 #[cfg(test)]
 mod block_tests;

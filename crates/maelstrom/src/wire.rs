@@ -50,7 +50,8 @@ pub(crate) const HALF_INGREDIENT_LEN: usize = 6;
 /// A whole report \[bytes\].
 pub const REPORT_LEN: usize = HEADER_LEN + REPORT_BODY + TAG_LEN;
 
-pub(crate) const VERSION: u8 = 3;
+/// Version of the datagrams: their first byte.
+pub const VERSION: u8 = 3;
 const REPAIR: u8 = 1;
 const REPORT: u8 = 2;
 pub(crate) const HELLO: u8 = 3;

@@ -12,15 +12,15 @@ use std::sync::atomic::AtomicU64;
 use ipnet::IpNet;
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use wellspring_maelstrom::{MAX_TRUNK_DATA, TrunkFrame};
 
 use super::counters::SplitCounters;
 use super::pool::{self, PATIENCE, Pool, Trunk, TrunkReader, TrunkWriter};
-use super::sockets::{transparent, tune_local};
+use super::sockets::{outgoing, tune_local};
 
 /// State that all connections share.
 pub(super) struct Shared {
@@ -91,11 +91,9 @@ pub(super) async fn serve(shared: Arc<Shared>, mut trunk: Trunk) {
     }
 }
 
-/// Connects to a host of this site in another's name.
+/// Connects to a host of this site, or to this machine, for another.
 async fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = transparent(from)?;
-    socket.bind(&from.into())?;
-    let stream = timeout(PATIENCE, TcpSocket::from_std_stream(socket.into()).connect(to)).await??;
+    let stream = timeout(PATIENCE, outgoing(from, to)?.connect(to)).await??;
     tune_local(&stream)?;
     Ok(stream)
 }

@@ -92,7 +92,7 @@ impl Split {
             let listener = transparent_listener(SocketAddr::new(address, 0)).map_err(system)?;
             at.extend(listener.local_addr().map_err(system)?.as_socket());
         }
-        let rules = Rules::install(&config.lan, &config.wan, &config.remote, &at)
+        let rules = Rules::install(&config.name, &config.lan, &config.remote, &at)
             .map_err(SetupError::SplitRules)?;
         let stop = Arc::new(tokio::sync::Notify::new());
         let stopped = Arc::clone(&stop);

@@ -10,10 +10,9 @@ use std::net::SocketAddr;
 
 use ipnet::IpNet;
 
-use crate::commands::{add_rules, nft, remove_rules, run, versions};
-use crate::sys;
+use crate::commands::{add_rules, nft, remove_rules, run, tag, versions};
 
-/// What the marks and routing tables of split mode begin with; the interface's index follows.
+/// What the marks and routing tables of split mode begin with; the tag of the appliance's name follows.
 const MARK: u32 = 0x5753_0000;
 
 /// Rules that are set. Dropping them takes them away.
@@ -25,15 +24,16 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// Sets the rules for connections from `lan` to `remote`, which are taken at the listeners `at`,
-    /// one an IP version. What an earlier life left is replaced.
+    /// one an IP version. What an earlier life of the appliance of that name left is replaced.
     pub(crate) fn install(
+        name: &str,
         lan: &str,
-        wan: &str,
         remote: &[IpNet],
         at: &[SocketAddr],
     ) -> io::Result<Self> {
-        let index = sys::interface_index(wan).unwrap_or(0) & 0xffff;
-        let rules = Rules { table: format!("wellspring_split_{index}"), mark: MARK | index };
+        let tag = tag(name);
+        let (table, mark) = (format!("wellspring_split_{tag:04x}"), MARK | u32::from(tag));
+        let rules = Rules { table, mark };
         remove_rules(rules.mark);
         add_rules(rules.mark)?;
         let table = rules.mark.to_string();

@@ -1,11 +1,11 @@
 //! Sockets of split mode: transparent ones, the options of a host's connection, open files.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// A listener that connections to any address may be handed to.
 pub(super) fn transparent_listener(at: SocketAddr) -> io::Result<Socket> {
@@ -25,6 +25,23 @@ pub(super) fn transparent(address: SocketAddr) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
+}
+
+/// A socket to connect to a host of this site with, in another's name. To this machine itself it is in its own name: what that
+/// answered to the other host would leave by the long link, and pass this socket by.
+pub(super) fn outgoing(from: SocketAddr, to: SocketAddr) -> io::Result<TcpSocket> {
+    // Where any address may be bound, as beside VRRP, binding says nothing.
+    if is_own(to.ip()) && !is_own(from.ip()) {
+        return if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    }
+    let socket = transparent(from)?;
+    socket.bind(&from.into())?;
+    Ok(TcpSocket::from_std_stream(socket.into()))
+}
+
+/// Whether an address is this machine's, as far as binding tells.
+fn is_own(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Options of a connection with a host. Until it has ended in order, closing it resets it: a host

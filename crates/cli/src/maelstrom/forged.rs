@@ -8,7 +8,7 @@ use wellspring_console::output::{Stdout, table};
 use wellspring_core::Time;
 use wellspring_maelstrom::{
     Arrival, Batch, DropReason, KEY_LEN, PresharedKey, ReceiveConfig, ReceiveSide, SessionId,
-    seal_datagram,
+    VERSION, seal_datagram,
 };
 
 use super::processor_time::processor_time;
@@ -17,8 +17,8 @@ use super::processor_time::processor_time;
 const ROUND: u32 = 1_000;
 /// The peer's session.
 const PEER: u64 = 5;
-/// A header's bytes before the session: version 2, a probe.
-const HEAD: [u8; 12] = [2, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+/// A header's bytes before the session: version and kind, a probe.
+const HEAD: [u8; 12] = [VERSION, 6, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 /// Bytes of a datagram beside those that follow its header.
 const AROUND: usize = 52;
 

@@ -122,11 +122,11 @@ pub struct UpArgs {
     /// mode at both ends; firewalls must accept TCP port 4714 between them.
     #[arg(long, value_enum, default_value_t = Mode::EndToEnd)]
     mode: Mode,
-    /// In split mode: the maximum number of connections; further ones are end to end.
+    /// With --mode split: the maximum number of connections; further ones are end to end.
     #[arg(long, value_name = "N", default_value_t = 4_096,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     split_connections: u32,
-    /// In split mode: kernel buffer of each relayed connection and direction, in MiB.
+    /// With --mode split: kernel buffer of each relayed connection and direction, in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=1024))]
     split_buffer: u16,
     /// Cache datagrams that arrive for local hosts, in at most this many MiB. A host that lost one can
@@ -275,14 +275,23 @@ fn state(status: &Status) -> Option<String> {
 
 /// Refuses options that say nothing without another one.
 fn check_needs(args: &UpArgs) -> Result<(), Failed> {
-    let (cache, at) = (args.cache.is_some(), args.cache_at.is_some());
-    let peer = !args.failover_peer.is_empty();
+    let (cache, peer) = (args.cache.is_some(), !args.failover_peer.is_empty());
+    // These ask for a service: wherever they are set, an appliance without it is not what was meant.
+    for (option, needed, is_missing) in [
+        ("--cache", "--cache-at", cache && args.cache_at.is_none()),
+        ("--failover-peer", "--failover-listen", peer && args.failover_listen.is_none()),
+    ] {
+        if is_missing {
+            return Err(Failed::usage(format!("{option} needs {needed}")));
+        }
+    }
+    let split = args.mode == Mode::Split;
     args.line.check_needs(&[
-        ("cache", "cache_at", at),
+        ("split_connections", "mode split", split),
+        ("split_buffer", "mode split", split),
         ("cache_at", "cache", cache),
         ("cache_age", "cache", cache),
         ("aggregate_hold", "aggregate", args.aggregate.is_some()),
-        ("failover_peer", "failover_listen", args.failover_listen.is_some()),
         ("failover_listen", "failover_peer", peer),
         ("failover_silence", "failover_peer", peer),
         ("failover_balance", "failover_peer", peer),

@@ -363,3 +363,13 @@ fn set_ups_that_cannot_work_are_refused_with_what_to_do() {
     std::fs::write(lab.path("key"), "no key").expect("written");
     says(&up("aa", "wan", "lan", &[]), "wellspring maelstrom key");
 }
+
+#[test]
+fn what_a_forged_datagram_costs_is_measured() {
+    let mut bench = std::process::Command::new(lab::WELLSPRING);
+    bench.args(["maelstrom", "bench", "--forged", "--size", "100", "--seconds", "0.001", "--json"]);
+    let output = bench.output().expect("run");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(rows.as_array().map(Vec::len), Some(10), "five kinds, two kinds of keys: {rows}");
+}

@@ -87,6 +87,41 @@ fn a_link_without_room_for_repairs_gets_shorter_segments_while_it_is_protected()
 }
 
 #[test]
+fn appliances_of_one_router_have_rules_of_their_own() {
+    let Some(mut lab) = lab(false, NO_LOSS) else { return };
+    let set_mtu = |lab: &Lab, mtu| lab.ip("aa", &["link", "set", "dev", "wan", "mtu", mtu]);
+    let begin = |lab: &mut Lab, name: &str, mode: &str| {
+        let (peer, remote) = match name {
+            "one" => ("10.82.0.2:4714", "10.82.2.0/25"),
+            _ => ("10.82.0.2:4814", "10.82.2.128/25"),
+        };
+        lab.start_appliance_with(name, "aa", peer, &["--remote", remote, "--mode", mode]);
+        lab.wait_until("an appliance", |lab| lab.status(name)["name"] == name);
+    };
+    // How many have a clamp, take connections, and lead these here.
+    let all = |lab: &Lab| {
+        let rule = lab.inside("aa", "ip").args(["-4", "rule"]).output().expect("ip");
+        let rule = String::from_utf8_lossy(&rule.stdout).matches("fwmark").count();
+        let rules = rules(lab, "aa");
+        [rules.matches("chain clamp").count(), rules.matches("chain take").count(), rule]
+    };
+    set_mtu(&lab, "1500");
+    begin(&mut lab, "one", "split");
+    begin(&mut lab, "two", "split");
+    assert_eq!(all(&lab), [2, 2, 2], "{}", rules(&lab, "aa"));
+    lab.down("one");
+    assert_eq!(all(&lab), [1, 1, 1], "{}", rules(&lab, "aa"));
+    assert!(rules(&lab, "aa").contains("10.82.2.128/25"), "{}", rules(&lab, "aa"));
+    // The next life of one that was killed takes away a clamp that it does not need.
+    lab.kill("two");
+    set_mtu(&lab, "1700");
+    begin(&mut lab, "two", "split");
+    assert_eq!(all(&lab), [0, 1, 1], "{}", rules(&lab, "aa"));
+    lab.down("two");
+    assert_eq!(all(&lab), [0, 0, 0], "{}", rules(&lab, "aa"));
+}
+
+#[test]
 fn a_peer_behind_nat_is_found_where_its_datagrams_come_from() {
     let Some(mut lab) = lab(true, Losses { seed: 13, ..Losses::random(0.02) }) else { return };
     // The router before the long link hides the appliance behind it.

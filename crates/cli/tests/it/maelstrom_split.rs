@@ -14,6 +14,8 @@ use rustix::net::sockopt::{
 /// The test that is the program of a host.
 const HOST: &str = concat!(module_path!(), "::program_of_a_host");
 const PORT: u16 = 5_000;
+/// The far appliance's address in its local network.
+const ROUTER_B: &str = "10.82.2.1";
 /// What is said each way.
 const LEN: usize = 1 << 20;
 /// What a host that is short of memory keeps of a connection.
@@ -28,14 +30,11 @@ const ONE_WAY_MS: u64 = 50;
 fn program_of_a_host() {
     let role = lab::role();
     match role.as_str() {
-        "receive-and-answer" => serve(|mut stream| {
-            assert_eq!(stream.peer_addr().expect("one").ip().to_string(), HOST_A, "who it is");
-            let mut bytes = Vec::new();
-            if stream.read_to_end(&mut bytes).is_ok() {
-                bytes.iter_mut().for_each(|byte| *byte = !*byte);
-                let _ = stream.write_all(&bytes);
-            }
-        }),
+        "receive-and-answer" => serve(|stream| answer(stream, HOST_A)),
+        "receive-as-router" => serve(|stream| answer(stream, ROUTER_B)),
+        "talk-to-router" => {
+            there_and_back(TcpStream::connect((ROUTER_B, PORT)).expect("a connection"), 1_000);
+        }
         "receive-and-reset" => serve(|mut stream| {
             let _ = stream.read(&mut [0; 4]);
             set_socket_linger(&stream, Some(Duration::ZERO)).expect("set");
@@ -83,6 +82,16 @@ fn program_of_a_host() {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         }
         other => panic!("no role {other}"),
+    }
+}
+
+/// Answers what `from` says with its complement.
+fn answer(mut stream: TcpStream, from: &str) {
+    assert_eq!(stream.peer_addr().expect("one").ip().to_string(), from, "who it is");
+    let mut bytes = Vec::new();
+    if stream.read_to_end(&mut bytes).is_ok() {
+        bytes.iter_mut().for_each(|byte| *byte = !*byte);
+        let _ = stream.write_all(&bytes);
     }
 }
 
@@ -272,6 +281,19 @@ fn who_talks_to_a_host_that_does_not_listen_is_stopped() {
     end(&mut server);
     let mut server = lab.host(HOST, "hb", "receive-and-answer");
     exchanged(&lab);
+    end(&mut server);
+}
+
+#[test]
+fn the_far_appliance_itself_answers_from_its_local_address() {
+    let Some(mut lab) = lab() else { return };
+    start(&mut lab, "aa");
+    start(&mut lab, "ab");
+    wait_for_split(&lab);
+    let mut server = lab.host(HOST, "ab", "receive-as-router");
+    does(&lab, "talk-to-router");
+    lab.wait_until("relayed", |lab| lab.number("ab", "/split/finished") == 1);
+    assert_eq!(lab.number("ab", "/split/reset"), 0, "{:#}", lab.status("ab"));
     end(&mut server);
 }
 

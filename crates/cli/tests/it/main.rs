@@ -9,6 +9,7 @@ mod keys;
 mod lab;
 mod lttp;
 mod maelstrom;
+mod maelstrom_frames;
 mod maelstrom_ipv6;
 mod maelstrom_links;
 mod maelstrom_metrics;

@@ -69,6 +69,30 @@ fn options_that_need_others() {
 }
 
 #[test]
+fn options_of_an_appliance_that_need_others() {
+    let up =
+        ["maelstrom", "up", "--lan", "a", "--wan", "b", "--peer", "192.0.2.2", "--key", "none"];
+    let refused = |more: &[&str], words: &str| assert_told(&[&up[..], more].concat(), 2, &[words]);
+    refused(&["--split-connections", "8"], "--split-connections needs --mode split");
+    refused(&["--split-buffer", "8"], "--split-buffer needs --mode split");
+    refused(&["--cache", "4"], "--cache needs --cache-at");
+    refused(&["--cache-at", "192.0.2.1:4712"], "--cache-at needs --cache");
+    // What asks for a service is not passed over either where a file or a variable has it.
+    let place = Place::new();
+    let file = place.path("config.toml");
+    for (line, words) in [
+        ("cache = 4", "--cache needs --cache-at"),
+        ("failover-peer = \"192.0.2.3:4801\"", "--failover-peer needs --failover-listen"),
+    ] {
+        std::fs::write(&file, format!("[maelstrom.up]\n{line}\n")).expect("written");
+        refused(&["--config", text(&file)], words);
+    }
+    // There, how a service is to be says nothing while it is off: what is missing is the key.
+    std::fs::write(&file, "[maelstrom.up]\nsplit-buffer = 8\ncache-age = 8\n").expect("written");
+    assert_told(&[&up[..], &["--config", text(&file)]].concat(), 1, &["key file"]);
+}
+
+#[test]
 fn folders_and_files_in_each_others_place() {
     let place = Place::new();
     let (folder, file) = (place.dir("folder"), place.path("file"));

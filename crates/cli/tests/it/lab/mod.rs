@@ -91,7 +91,8 @@ impl Lab {
             let dad = format!("if [ -e {dad} ]; then echo 0 >{dad}; fi");
             run(lab.inside(part, "sh").args(["-c", &dad]));
         }
-        lab.wire("ha", "lan", "aa", "lan", "1500");
+        lab.wire_site('a');
+        lab.wire_site('b');
         if chain {
             lab.wire("aa", "wan", "ac", "lan", "1700");
             lab.wire("ac", "wan", "li", "near", "1700");
@@ -99,19 +100,11 @@ impl Lab {
             lab.wire("aa", "wan", "li", "near", "1700");
         }
         lab.wire("li", "far", "ab", "wan", "1700");
-        lab.wire("ab", "lan", "hb", "lan", "1500");
         for (part, side, address) in [
-            ("ha", "lan", "10.82.1.2/24"),
-            ("aa", "lan", "10.82.1.1/24"),
             (if chain { "ac" } else { "aa" }, "wan", "10.82.0.1/24"),
             ("ab", "wan", "10.82.0.2/24"),
-            ("ab", "lan", "10.82.2.1/24"),
-            ("hb", "lan", "10.82.2.2/24"),
         ] {
             lab.ip(part, &["addr", "add", address, "dev", side]);
-        }
-        for last in SPREAD.skip(1) {
-            lab.ip("ha", &["addr", "add", &format!("10.82.1.{last}/24"), "dev", "lan"]);
         }
         if chain {
             lab.ip("aa", &["addr", "add", "10.82.3.1/24", "dev", "wan"]);
@@ -122,8 +115,6 @@ impl Lab {
             lab.ip("ab", &["route", "add", "10.82.3.0/24", "via", "10.82.0.1"]);
             lab.forward("ac", true);
         }
-        lab.ip("ha", &["route", "add", "default", "via", "10.82.1.1"]);
-        lab.ip("hb", &["route", "add", "default", "via", "10.82.2.1"]);
         let there = if chain { "10.82.3.2" } else { "10.82.0.2" };
         lab.ip("aa", &["route", "add", "10.82.2.0/24", "via", there]);
         lab.ip("ab", &["route", "add", "10.82.1.0/24", "via", "10.82.0.1"]);
@@ -170,6 +161,21 @@ impl Lab {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.namespace(part), program]);
         command
+    }
+
+    /// Wires the host and the router of a site, with their IPv4 addresses: at first, and when that has been taken away.
+    pub fn wire_site(&self, site: char) {
+        let (host, router, net, hosts) = match site {
+            'a' => ("ha", "aa", "10.82.1", SPREAD),
+            _ => ("hb", "ab", "10.82.2", 2..3),
+        };
+        self.wire(host, "lan", router, "lan", "1500");
+        let add = |part, last| {
+            self.ip(part, &["addr", "add", &format!("{net}.{last}/24"), "dev", "lan"]);
+        };
+        add(router, 1);
+        hosts.for_each(|last| add(host, last));
+        self.ip(host, &["route", "add", "default", "via", &format!("{net}.1")]);
     }
 
     /// A cable without offloads: one packet is one frame.
