@@ -121,6 +121,8 @@ pub(crate) struct Diagnosis {
     own: SessionId,
     begin: Option<Time>,
     valid: Option<Time>,
+    /// The last report of a session that does not name this one, while the peer was silent.
+    stranger: Option<Time>,
     forged: Option<Time>,
     /// Datagrams of older sessions: the first and the last of a series.
     old: Option<(Time, Time)>,
@@ -142,6 +144,7 @@ impl Diagnosis {
             own,
             begin: None,
             valid: None,
+            stranger: None,
             forged: None,
             old: None,
             deaf: None,
@@ -199,6 +202,15 @@ impl Diagnosis {
             self.hears_this && self.unheard.is_some_and(|since| now.has_reached(since + UNHEARD));
     }
 
+    /// One that may be the peer, and does not name this session, says which it hears. While the peer itself speaks, that is
+    /// of no interest.
+    pub(crate) fn on_stranger(&mut self, now: Time, hearing: &Hearing) {
+        if !self.hears(now) {
+            self.stranger = Some(now);
+            self.on_hearing(now, hearing);
+        }
+    }
+
     /// Whether a probe is to leave now; if so it counts as sent.
     pub(crate) fn probe(&mut self, now: Time) -> bool {
         let due = self.hears_this && self.hears(now) && now.has_reached(self.probe_at);
@@ -213,7 +225,7 @@ impl Diagnosis {
     pub(crate) fn causes(&mut self, now: Time) -> Vec<Cause> {
         let begin = *self.begin.get_or_insert(now);
         let within = |at: Option<Time>| at.is_some_and(|at| now.is_before(at + PATIENCE));
-        if !within(self.valid) {
+        if !within(self.valid) && !within(self.stranger) {
             let old = within(self.old.map(|(_, last)| last));
             let cause = if within(self.forged) {
                 Cause::WrongKey

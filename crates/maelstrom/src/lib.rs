@@ -99,4 +99,6 @@ mod failover_tests;
 #[cfg(test)]
 mod outer_tests;
 #[cfg(test)]
+mod session_tests;
+#[cfg(test)]
 mod tests;

@@ -95,14 +95,16 @@ impl<'a> Sealed<'a> {
         Ok(Sealed { session, number, stamp, bytes, tag: *tag })
     }
 
-    /// The same once it is verified, and its rest decrypted to `plain` if it is encrypted.
+    /// The same once it is verified, and its rest decrypted to `plain` if it is encrypted. `shows` says of a verified
+    /// datagram of a new session whether that is the peer's.
     pub(crate) fn opened(
         self,
         verifier: &mut Verifier,
         plain: &'a mut Vec<u8>,
+        shows: impl FnOnce(&[u8]) -> bool,
     ) -> Result<Self, DropReason> {
         let Sealed { session, number, bytes, tag, .. } = self;
-        Ok(Sealed { bytes: verifier.open(session, number, bytes, &tag, plain)?, ..self })
+        Ok(Sealed { bytes: verifier.open(session, number, bytes, &tag, plain, shows)?, ..self })
     }
 
     /// What a verified datagram says.
@@ -272,6 +274,13 @@ fn parse_digest<'a>(header: &[u8], rest: &'a [u8]) -> Result<WireDigest<'a>, Dro
     }
     let first = u32::from_be_bytes(array(header, 8));
     Ok(WireDigest { first, names: rest.as_chunks().0 })
+}
+
+/// Whom the sender of a verified datagram hears, if it is a report.
+pub(crate) fn hearing(bytes: &[u8]) -> Option<Hearing> {
+    let (header, body) = bytes.split_at_checked(HEADER_LEN)?;
+    let report = parse_report(body).ok().filter(|_| header[1] == REPORT);
+    report.map(|(_, hearing)| hearing)
 }
 
 fn parse_report(body: &[u8]) -> Result<(LossReport, Hearing), DropReason> {
