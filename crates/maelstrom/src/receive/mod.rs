@@ -307,8 +307,18 @@ impl ReceiveSide {
     /// lost.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
         self.latest.clear();
+        self.forget(now);
         self.judge(now);
         self.release(now, out);
+    }
+
+    /// What is past does not stay: instants compare the right way for 106 days.
+    fn forget(&mut self, now: Time) {
+        let lately = |at: Option<Time>, span| at.filter(|&at| now.is_before(at + span));
+        self.blind.forget(now);
+        self.last_loss = lately(self.last_loss, CALM);
+        self.last_full = lately(self.last_full, CALM);
+        self.loses_since = lately(self.loses_since, BEGINNING);
     }
 
     /// Whether the peer is to hear at once what was measured: it loses packets, and makes no repairs; the link has
