@@ -25,7 +25,8 @@
 //! Kind 8 is a repair of a Reed-Solomon block: the number of the repair in its block instead of the layer, zeros instead of
 //! the XOR of lengths, and the symbol instead of the XOR of packets.
 //!
-//! Kind 3 is a hello between the appliances of a site (`hello.rs`), kind 4 a bundle of packets; both have zeros there. A report has zeros from the
+//! Kind 3 is a hello between the appliances of a site (`hello.rs`), kind 4 a bundle of packets, kind 9 a hello between
+//! bundlers (`bundle_hello.rs`); all have zeros there. A report has zeros from the
 //! layer to the number of the first packet, and 56 bytes instead of packets and XOR: 32
 //! of account ([`LossReport`]), the session that the sender hears or zeros (16), probes heard of it (4), the stamp of the
 //! newest datagram heard and for how long it has been there in the same unit (2 and 2). Kind 6 is
@@ -55,6 +56,7 @@ const REPAIR: u8 = 1;
 const REPORT: u8 = 2;
 pub(crate) const HELLO: u8 = 3;
 const BUNDLE: u8 = 4;
+pub(crate) const BUNDLE_HELLO: u8 = 9;
 const DIGEST: u8 = 5;
 const PROBE: u8 = 6;
 const SLIDING: u8 = 7;
