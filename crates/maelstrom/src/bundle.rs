@@ -54,6 +54,11 @@ impl Bundler {
         }
     }
 
+    /// The longest packet that a bundle of that length holds \[bytes\].
+    pub const fn longest_packet(longest: usize) -> usize {
+        longest.saturating_sub(BUNDLE_OVERHEAD + PACKET_OVERHEAD)
+    }
+
     /// What it has done.
     pub fn counters(&self) -> &BundleCounters {
         &self.counters
@@ -66,7 +71,7 @@ impl Bundler {
             self.counters.too_long += 1;
             return;
         };
-        if BUNDLE_OVERHEAD + cost > self.longest {
+        if packet.len() > Self::longest_packet(self.longest) {
             self.counters.too_long += 1;
             return;
         }
