@@ -86,7 +86,7 @@ pub fn run(bytes: &[u8]) {
     let (one, two) = (SessionId { start: 1, random: 1 }, SessionId { start: 2, random: 2 });
     let mut now = Time::ZERO;
     let mut bundler = Bundler::new(&key, one, 512, Duration::from_millis(1));
-    let mut unbundler = Unbundler::new(&key, two);
+    let mut unbundler = Unbundler::new(&key, two).believing(one);
     let silence = Duration::from_millis(50);
     let balance = Some(silence);
     let config = |number| FailoverConfig { partitions: 4, appliances: 2, number, silence, balance };

@@ -78,7 +78,7 @@ pub fn run(bytes: &[u8]) {
         renew_stamps: true,
     };
     let own = SessionId { start: 3, random: 3 };
-    let mut receiver = ReceiveSide::new(&key, own, &config).expect("memory");
+    let mut receiver = ReceiveSide::new(&key, own, &config).expect("memory").believing(sessions[0]);
     let namer = Namer::new(&key);
     let mut data = Unstructured::new(bytes);
     let mut now = Time::ZERO;

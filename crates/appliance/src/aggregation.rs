@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use wellspring_core::Duration as Span;
 use wellspring_maelstrom::{
-    Batch, BundleCounters, Bundler, SessionId, Unbundler, Volatile, restore,
+    Batch, BundleCounters, BundleHello, Bundler, SessionId, Unbundled, Unbundler, Volatile, restore,
 };
 
 use crate::addresses::Addresses;
+use crate::bundle_peer::{BundlePeer, HELLO_EVERY};
 use crate::capture::Capture;
 use crate::clock::Clock;
 use crate::filter;
@@ -31,10 +32,6 @@ use crate::tun::Tun;
 const ROUND: usize = 128;
 /// Longest wait for anything.
 const WAIT: Duration = Duration::from_millis(50);
-/// How often a bundle without packets shows the peer that this end is there, and the silence after which
-/// the peer counts as gone.
-const HELLO_EVERY: Duration = Duration::from_millis(100);
-const SILENCE: Duration = Duration::from_millis(500);
 /// Memory of the ring that multicast is watched through \[bytes\].
 const RING: usize = 2 << 20;
 /// Groups that one socket joins, at most: Linux allows 20 of IPv4 unless told otherwise.
@@ -112,7 +109,7 @@ struct Work {
     out: Batch,
     into: Batch,
     clock: Clock,
-    heard: Option<Instant>,
+    other: BundlePeer,
     refused: u64,
 }
 
@@ -174,7 +171,7 @@ impl Work {
             out: Batch::new(),
             into: Batch::new(),
             clock: Clock::starting_at(Instant::now()),
-            heard: None,
+            other: BundlePeer::new(session),
             refused: 0,
         })
     }
@@ -194,7 +191,8 @@ impl Work {
                 hello_at = now + HELLO_EVERY;
                 // Who cannot deliver what the peer would send says no hello.
                 if self.keep_local() {
-                    self.bundler.hello(&mut self.out);
+                    let hello = self.other.hello(now, self.unbundler.peer());
+                    self.bundler.hello(&hello, &mut self.out);
                 }
                 self.follow(now);
                 *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.status();
@@ -220,9 +218,9 @@ impl Work {
         })
     }
 
-    /// Takes small packets only while the peer unpacks them at the other end.
+    /// Takes small packets only while the peer says that it unpacks them at the other end.
     fn follow(&mut self, now: Instant) {
-        let there = self.heard.is_some_and(|heard| now - heard < SILENCE);
+        let there = self.other.takes_bundles(now);
         if let Some(tun) = &mut self.tun
             && let Err(error) = tun.set_up(there)
         {
@@ -277,8 +275,13 @@ impl Work {
                 };
                 if belongs { into.push(packet) } else { *refused += 1 }
             });
-            if opened.is_ok() {
-                self.heard = Some(now);
+            match opened {
+                Ok(Unbundled::Packets) => self.other.on_bundle(now),
+                Ok(Unbundled::Hello(hello)) => self.other.on_hello(now, &hello),
+                Ok(Unbundled::Greeting(session)) => {
+                    self.bundler.hello(&BundleHello::answer(session), &mut self.out);
+                }
+                Err(_) => {}
             }
             self.local.send(&mut self.into);
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use wellspring_core::Time;
-use wellspring_maelstrom::{Arrival, Batch, Cause, LossReport, ReceiveSide, SendSide};
+use wellspring_maelstrom::{Arrival, Batch, Cause, LossReport, ReceiveSide, SendSide, SessionId};
 
 use crate::addresses::Addresses;
 use crate::cache_service::SharedCache;
@@ -94,6 +94,7 @@ impl Engine {
                 let ours = self.addresses.own.contains(&to);
                 match udp_payload(bytes, self.addresses.port).filter(|_| ours) {
                     Some(datagram) => {
+                        let at = udp_source_port(bytes).map(|port| SocketAddr::new(from, port));
                         let arrival = self.receive.handle_marked_datagram(
                             time,
                             datagram,
@@ -102,9 +103,14 @@ impl Engine {
                         );
                         if !matches!(arrival, Arrival::Dropped(_))
                             && self.receive.last_was_newest()
-                            && let Some(port) = udp_source_port(bytes)
+                            && let Some(at) = at
                         {
-                            self.follow(SocketAddr::new(from, port));
+                            self.follow(at);
+                        }
+                        if let Arrival::Greeting(session) = arrival
+                            && let Some(at) = at
+                        {
+                            self.answer(time, session, at);
                         }
                         self.arrived(now, time, arrival);
                     }
@@ -129,6 +135,14 @@ impl Engine {
         }
     }
 
+    /// Whoever is of that session may be the peer, which began anew, and will know by the answer that it is heard. Until it
+    /// shows that, nothing else goes to where it is.
+    fn answer(&mut self, time: Time, session: SessionId, at: SocketAddr) {
+        let mut answer = Batch::new();
+        self.send.answer(time, session, &mut answer);
+        self.peer.send_to(&answer, at);
+    }
+
     /// Something of the peer has been understood, or not.
     fn arrived(&mut self, now: Instant, time: Time, arrival: Arrival) {
         match arrival {
@@ -138,7 +152,7 @@ impl Engine {
                 self.leaving = Some(report);
                 self.send.on_report(time, &report, &mut self.repairs);
             }
-            Arrival::Dropped(_) => {}
+            Arrival::Greeting(_) | Arrival::Dropped(_) => {}
         }
     }
 

@@ -106,6 +106,17 @@ impl PeerSocket {
         self.local
     }
 
+    /// Sends all datagrams of a batch there, wherever the peer is.
+    pub(crate) fn send_to(&mut self, batch: &Batch, at: SocketAddr) {
+        for (class, datagram) in batch.with_classes() {
+            self.set_class(class);
+            match self.socket.send_to(datagram, &at.into()) {
+                Ok(_) => self.counters.sent += 1,
+                Err(_) => self.counters.failed += 1,
+            }
+        }
+    }
+
     /// Sends all datagrams of a batch, each in its traffic class, and empties it.
     pub(crate) fn send(&mut self, batch: &mut Batch) {
         if self.peer.is_some() {

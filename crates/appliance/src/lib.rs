@@ -14,6 +14,7 @@
 mod addresses;
 mod aggregation;
 mod appliance;
+mod bundle_peer;
 mod cache_service;
 mod capture;
 mod clamp;

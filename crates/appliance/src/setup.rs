@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 use wellspring_maelstrom::{
-    KEY_LEN, MAX_PARTITIONS, MtuError, MtuPlan, PresharedKey, ReceiveConfig, SendConfig,
+    Bundler, KEY_LEN, MAX_PARTITIONS, MtuError, MtuPlan, PresharedKey, ReceiveConfig, SendConfig,
 };
 
 use crate::failover_peers::{FailoverError, FailoverPeers};
@@ -184,6 +184,13 @@ pub enum SetupError {
     SplitRules(io::Error),
     /// Carrying small packets together needs to know which are for the other site.
     AggregateWithoutRemote,
+    /// Packets would count as small that fit no bundle.
+    AggregateTooLong {
+        /// The longest that would.
+        got: u16,
+        /// The longest that fit.
+        limit: usize,
+    },
     /// What leads small packets here could not be set.
     AggregateRules(io::Error),
     /// An appliance of that name runs.
@@ -299,6 +306,7 @@ impl fmt::Display for SetupError {
                 "--aggregate without --remote would take packets for everybody: name the addresses \
                  behind the other appliance, such as --remote 10.2.0.0/16",
             ),
+            SetupError::AggregateTooLong { got, limit } => fits_no_bundle(f, *got, *limit),
             SetupError::AggregateRules(error) => write!(
                 f,
                 "the way of small packets: {error}; it needs nft (nftables), ip (iproute2) and \
@@ -313,6 +321,14 @@ impl fmt::Display for SetupError {
             SetupError::System(what, error) => write!(f, "{what}: {error}"),
         }
     }
+}
+
+fn fits_no_bundle(f: &mut fmt::Formatter<'_>, got: u16, limit: usize) -> fmt::Result {
+    write!(
+        f,
+        "--aggregate {got}: the long link carries packets of at most {limit} bytes together; write \
+         --aggregate {limit}, or less"
+    )
 }
 
 impl std::error::Error for SetupError {}
@@ -394,6 +410,7 @@ pub(crate) fn check(config: &Config) -> Result<Ground, SetupError> {
     let (rate, plan) = plan_of(&rates, path, lan.mtu, config.peer.is_ipv6()).map_err(mtu)?;
     let clamp = plan.check(lan.mtu).is_err() && !config.allow_unprotected;
     let longest = plan.longest.min(lan.mtu);
+    check_aggregate(config.aggregate.as_ref(), longest, config.peer.is_ipv6())?;
     Ok(Ground { wan, plan, longest, rate, clamp, lan })
 }
 
@@ -412,6 +429,18 @@ fn plan_of(rates: &[u8], wan: usize, lan: usize, ipv6: bool) -> Result<(u8, MtuP
         plan.check(lan).is_ok().then_some((rate, plan))
     });
     fitting.map_or_else(|| MtuPlan::new(wan, ipv6, *last).map(|plan| (*last, plan)), Ok)
+}
+
+/// Refuses to take packets that fit no bundle, which is itself a packet of at most `longest` bytes.
+fn check_aggregate(
+    aggregate: Option<&AggregateConfig>,
+    longest: usize,
+    ipv6: bool,
+) -> Result<(), SetupError> {
+    let headers = if ipv6 { 48 } else { 28 };
+    let limit = Bundler::longest_packet(longest.saturating_sub(headers));
+    let got = aggregate.map_or(0, |aggregate| aggregate.longest);
+    if usize::from(got) > limit { Err(SetupError::AggregateTooLong { got, limit }) } else { Ok(()) }
 }
 
 fn check_groups(groups: &[IpAddr]) -> Result<(), SetupError> {
@@ -471,6 +500,22 @@ mod tests {
         assert_eq!((last, plan.longest), (8, 1_340));
         assert!(plan.check(1_500).is_err());
         assert_eq!(adaptive_rates(4), [4, 4]);
+    }
+
+    #[test]
+    fn small_packets_that_fit_no_bundle_are_refused() {
+        let check = |longest, ipv6| {
+            // Of an interface or a path of 1,200 bytes.
+            let room = MtuPlan::new(1_200, ipv6, 8).expect("room").longest;
+            check_aggregate(Some(&AggregateConfig { longest, hold: Duration::ZERO }), room, ipv6)
+        };
+        assert!(check(958, false).is_ok() && check(918, true).is_ok());
+        let refused = check(959, false).expect_err("refused").to_string();
+        assert!(
+            refused.contains("--aggregate 959") && refused.contains("--aggregate 958, or less")
+        );
+        assert!(check(919, true).is_err());
+        assert!(check_aggregate(None, 0, false).is_ok());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use wellspring_core::Duration;
 
+use crate::auth::SessionId;
 use crate::drop_reason::DropReason;
 use crate::loss_report::LossReport;
 
@@ -66,6 +67,10 @@ pub enum Arrival {
     /// What the peer has measured of what this end sends: for
     /// [`SendSide::on_report`](crate::SendSide::on_report).
     Report(LossReport),
+    /// A report of a session that has not named this end's: perhaps the peer's, which began anew, perhaps a recorded one.
+    /// Nothing else of that session is believed until it names this end's, so whoever sent it is to have an answer
+    /// ([`SendSide::answer`](crate::SendSide::answer)).
+    Greeting(SessionId),
     /// Nothing: dropped, and counted.
     Dropped(DropReason),
 }

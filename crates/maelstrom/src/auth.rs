@@ -3,8 +3,12 @@
 //! Every datagram carries its sender's session and a number, and a tag over all of it: GMAC, which
 //! is AES-128-GCM with nothing to encrypt (NIST SP 800-38D §3). A session is one life of an
 //! appliance. Its key is derived from the pre-shared key and the session's id, so that numbers may
-//! start anew with each; of the sessions heard only the newest is believed, so that nothing of an
+//! start anew with each; of the sessions believed only the newest is, so that nothing of an
 //! older one can be played again.
+//!
+//! Both ends have the same secret, so what an end itself sent in an earlier life, or another appliance of its site,
+//! verifies like the peer's. A session is believed only once it names the session of this end, which is younger than
+//! anything that was recorded before, and which no end hears but the peer.
 //!
 //! A key that encrypts ([`PresharedKey::encrypting`]) is another key: what follows the header is
 //! encrypted, and the header is authenticated with it (RFC 5116). The nonce is the number, which counts up
@@ -267,12 +271,19 @@ impl Verifier {
         self.peer.as_ref().map(|peer| peer.session)
     }
 
+    /// Takes a session for the peer's that has named no one.
+    pub(crate) fn believe(&mut self, session: SessionId) {
+        let key = SessionKey::new(&self.key, session);
+        self.peer = Some(Peer { session, key, seen: Seen::new() });
+    }
+
     /// Whether a number is the highest that was heard of the peer's session.
     pub(crate) fn is_newest(&self, number: u64) -> bool {
         self.peer.as_ref().is_some_and(|peer| peer.seen.end == number + 1)
     }
 
-    /// Reads a datagram, without its tag, if it is the peer's, and new. What is decrypted goes to `plain`.
+    /// Reads a datagram, without its tag, if it is the peer's, and new. What is decrypted goes to `plain`. A session that is
+    /// newer than the peer's takes its place if what it says, verified, shows that it is the peer's: by `shows`.
     pub(crate) fn open<'a>(
         &mut self,
         session: SessionId,
@@ -280,6 +291,7 @@ impl Verifier {
         bytes: &'a [u8],
         tag: &[u8; TAG_LEN],
         plain: &'a mut Vec<u8>,
+        shows: impl FnOnce(&[u8]) -> bool,
     ) -> Result<&'a [u8], DropReason> {
         if session == self.own {
             return Err(DropReason::Reflected);
@@ -299,9 +311,11 @@ impl Verifier {
                 let key = SessionKey::new(&self.key, session);
                 let opened = key.open(number, HEADER_LEN, bytes, tag, plain);
                 let bytes = opened.ok_or(DropReason::Forged)?;
-                let mut seen = Seen::new();
-                seen.add(number);
-                self.peer = Some(Peer { session, key, seen });
+                if !shows(bytes) {
+                    return Err(DropReason::Unconfirmed);
+                }
+                // What it said before may have been recorded before this end began.
+                self.peer = Some(Peer { session, key, seen: Seen::up_to(number) });
                 Ok(bytes)
             }
         }
@@ -320,6 +334,11 @@ struct Seen {
 impl Seen {
     fn new() -> Self {
         Seen { end: 0, bits: [0; WORDS] }
+    }
+
+    /// All numbers were seen up to that one.
+    fn up_to(number: u64) -> Self {
+        Seen { end: number + 1, bits: [u64::MAX; WORDS] }
     }
 
     fn is_new(&self, number: u64) -> bool {

@@ -24,14 +24,19 @@ pub(crate) struct BlindSpots {
 impl BlindSpots {
     /// Packets may have passed unseen just before.
     pub(crate) fn add(&mut self, now: Time) {
-        while self.spots.front().is_some_and(|first| now.has_reached(first.1 + REMEMBERED)) {
-            self.spots.pop_front();
-        }
+        self.forget(now);
         match self.spots.back_mut() {
             Some(last) if now.is_before(last.1 + NEAR) => last.1 = now,
             _ => self.spots.push_back((now, now)),
         }
         if self.spots.len() > MOST {
+            self.spots.pop_front();
+        }
+    }
+
+    /// Spots that no repair names any more are forgotten: months later they would count as to come.
+    pub(crate) fn forget(&mut self, now: Time) {
+        while self.spots.front().is_some_and(|first| now.has_reached(first.1 + REMEMBERED)) {
             self.spots.pop_front();
         }
     }
@@ -73,6 +78,16 @@ mod tests {
         assert_eq!((between(1_000, 4_999), between(5_101, 19_999)), (None, None));
         assert_eq!(spots.between(|| [Some(at(6_000)), None]), Some(at(20_000)));
         assert_eq!(spots.between(|| [None, Some(at(4_000))]), None);
+    }
+
+    #[test]
+    fn a_spot_of_months_ago_is_none() {
+        let mut spots = BlindSpots::default();
+        spots.add(at(0));
+        spots.forget(at(0) + REMEMBERED);
+        let months = at(0).plus_nanos(107 * 86_400 * 1_000_000_000);
+        assert!(!spots.is_of_late(months));
+        assert_eq!(spots.between(|| [Some(months), None]), None);
     }
 
     #[test]

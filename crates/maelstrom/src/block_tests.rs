@@ -47,7 +47,7 @@ fn sender(code: Code, adaptive: Option<Limits>) -> SendSide {
 fn receiver() -> ReceiveSide {
     let config =
         ReceiveConfig { longest: LONGEST, hold: Duration::ZERO, ..ReceiveConfig::default() };
-    ReceiveSide::new(&key(), OTHER, &config).expect("memory")
+    ReceiveSide::new(&key(), OTHER, &config).expect("memory").believing(SESSION)
 }
 
 /// Sends packets, 100 us apart; how often each lost one comes back. `loses` says of each packet and repair in turn whether

@@ -329,7 +329,8 @@ impl Run {
             congestion: self.policy.unwrap_or_default(),
             ..ReceiveConfig::default()
         };
-        (sender, ReceiveSide::new(&key(), OTHER, &config).expect("memory"))
+        let receiver = ReceiveSide::new(&key(), OTHER, &config).expect("memory");
+        (sender, receiver.believing(SESSION))
     }
 }
 

@@ -42,7 +42,8 @@ fn pair_of(
     let config = SendConfig { code, adaptive, longest: LEN, flush_after, repair_within };
     let sender = SendSide::new(&key(), SESSION, &config).expect("a length");
     let config = ReceiveConfig { longest: LEN, hold: Duration::ZERO, ..ReceiveConfig::default() };
-    (sender, ReceiveSide::new(&key(), OTHER, &config).expect("memory"))
+    let receiver = ReceiveSide::new(&key(), OTHER, &config).expect("memory");
+    (sender, receiver.believing(SESSION))
 }
 
 /// Sends packets at these times \[us\], in order; those that are lost come back how much later \[us\]. Repairs of the
@@ -145,7 +146,8 @@ fn reports_measure_the_round_trip() {
     let ahead = 1_000_000_000;
     let (mut send, _) = pair(None);
     let config = ReceiveConfig { longest: LEN, ..ReceiveConfig::default() };
-    let mut receive = ReceiveSide::new(&key(), SESSION, &config).expect("memory");
+    let receive = ReceiveSide::new(&key(), SESSION, &config).expect("memory");
+    let mut receive = receive.believing(OTHER);
     let mut send_there = SendSide::new(&key(), OTHER, &one_layer()).expect("a length");
     let (_, mut receive_there) = pair(None);
     let mut measured = Vec::new();
@@ -202,7 +204,7 @@ fn a_peer_hears_at_once_whether_it_is_heard() {
             let now = at(begin + n * 1_000);
             assert!(!receiver.report_is_urgent(now), "nobody is new: {n}");
             let (mut out, mut none) = (Batch::new(), Batch::new());
-            sender.report(now, &LossReport::default(), &Hearing::default(), &mut out);
+            sender.answer(now, OTHER, &mut out);
             for datagram in out.iter() {
                 receiver.handle_datagram(now, datagram, &mut none);
             }

@@ -121,6 +121,8 @@ pub(crate) struct Diagnosis {
     own: SessionId,
     begin: Option<Time>,
     valid: Option<Time>,
+    /// The last report of a session that does not name this one, while the peer was silent.
+    stranger: Option<Time>,
     forged: Option<Time>,
     /// Datagrams of older sessions: the first and the last of a series.
     old: Option<(Time, Time)>,
@@ -133,7 +135,8 @@ pub(crate) struct Diagnosis {
     unheard: Option<Time>,
     /// The last report told of no probe though it should have.
     cut: bool,
-    probe_at: Time,
+    /// When the next probe leaves; none: at once.
+    probe_at: Option<Time>,
 }
 
 impl Diagnosis {
@@ -142,6 +145,7 @@ impl Diagnosis {
             own,
             begin: None,
             valid: None,
+            stranger: None,
             forged: None,
             old: None,
             deaf: None,
@@ -150,14 +154,14 @@ impl Diagnosis {
             probes: 0,
             unheard: None,
             cut: false,
-            probe_at: Time::ZERO,
+            probe_at: None,
         }
     }
 
     /// The peer began anew: it has heard no probe, and says nothing of those that left for the one of before.
     pub(crate) fn on_restart(&mut self) {
         (self.hears_this, self.probes, self.unheard, self.cut) = (false, 0, None, false);
-        self.probe_at = Time::ZERO;
+        self.probe_at = None;
     }
 
     /// Whether the peer was heard just now.
@@ -192,28 +196,55 @@ impl Diagnosis {
         if self.hears_this && hearing.probes != self.probes {
             self.probes = hearing.probes;
             self.unheard = None;
-            self.probe_at = now + PROBE_AGAIN;
+            self.probe_at = Some(now + PROBE_AGAIN);
         }
         // Judged by reports alone: a peer that is gone says nothing of the path.
         self.cut =
             self.hears_this && self.unheard.is_some_and(|since| now.has_reached(since + UNHEARD));
     }
 
+    /// One that may be the peer, and does not name this session, says which it hears. While the peer itself speaks, that is
+    /// of no interest.
+    pub(crate) fn on_stranger(&mut self, now: Time, hearing: &Hearing) {
+        if !self.hears(now) {
+            self.stranger = Some(now);
+            self.on_hearing(now, hearing);
+        }
+    }
+
     /// Whether a probe is to leave now; if so it counts as sent.
     pub(crate) fn probe(&mut self, now: Time) -> bool {
-        let due = self.hears_this && self.hears(now) && now.has_reached(self.probe_at);
+        let waits = self.probe_at.is_some_and(|at| now.is_before(at));
+        let due = self.hears_this && self.hears(now) && !waits;
         if due {
-            self.probe_at = now + PROBE_EVERY;
+            self.probe_at = Some(now + PROBE_EVERY);
             self.unheard.get_or_insert(now);
         }
         due
     }
 
+    /// Forgets what counts no longer, and takes what lasts for no older than counts: instants compare the right way for
+    /// 106 days.
+    fn age(&mut self, now: Time) {
+        let lately = |at: Option<Time>| at.filter(|&at| now.is_before(at + PATIENCE));
+        self.valid = lately(self.valid);
+        self.stranger = lately(self.stranger);
+        self.forged = lately(self.forged);
+        let old = self.old.filter(|&(_, last)| now.is_before(last + PATIENCE));
+        self.old = old.map(|(first, last)| (no_older(first, last, LASTING), last));
+        self.begin = self.begin.map(|begin| no_older(begin, now, PATIENCE));
+        self.deaf = self.deaf.map(|since| no_older(since, now, LASTING));
+        self.other = self.other.map(|since| no_older(since, now, LASTING));
+        self.unheard = self.unheard.map(|since| no_older(since, now, UNHEARD));
+        self.probe_at = self.probe_at.filter(|&at| now.is_before(at));
+    }
+
     /// What is wrong.
     pub(crate) fn causes(&mut self, now: Time) -> Vec<Cause> {
+        self.age(now);
         let begin = *self.begin.get_or_insert(now);
         let within = |at: Option<Time>| at.is_some_and(|at| now.is_before(at + PATIENCE));
-        if !within(self.valid) {
+        if !within(self.valid) && !within(self.stranger) {
             let old = within(self.old.map(|(_, last)| last));
             let cause = if within(self.forged) {
                 Cause::WrongKey
@@ -245,11 +276,17 @@ impl Diagnosis {
     }
 }
 
+/// An instant, or that span before `now` if it is longer ago.
+fn no_older(at: Time, now: Time, span: Duration) -> Time {
+    if now.has_reached(at + span) { now - span } else { at }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const OWN: SessionId = SessionId { start: 5, random: 5 };
+    const DAY_NS: u64 = 86_400_000_000_000;
 
     /// What happens in each tenth of a second, and what is wrong in the end.
     fn after(seconds: u64, mut each: impl FnMut(&mut Diagnosis, Time, u64)) -> Vec<Cause> {
@@ -335,6 +372,37 @@ mod tests {
         diagnosis.on_valid(Time::ZERO);
         assert!(diagnosis.hears(Time::ZERO + Duration::from_secs(2)));
         assert!(!diagnosis.hears(Time::ZERO + Duration::from_secs(3)));
+    }
+
+    #[test]
+    fn what_happened_months_ago_is_no_cause() {
+        let mut diagnosis = Diagnosis::new(OWN);
+        let begin = Time::ZERO + Duration::from_secs(1);
+        diagnosis.on_dropped(begin, DropReason::OldSession);
+        diagnosis.on_dropped(begin + LASTING, DropReason::OldSession);
+        diagnosis.on_dropped(begin, DropReason::Forged);
+        diagnosis.on_valid(begin);
+        diagnosis.causes(begin);
+        let mut causes = |day: u64, heard: bool| {
+            let now = begin.plus_nanos(day * DAY_NS);
+            if heard {
+                hear(&mut diagnosis, now, Some(OWN), 0);
+            }
+            diagnosis.causes(now)
+        };
+        for day in 1..213 {
+            assert_eq!(causes(day, false), [Cause::Silent], "day {day}");
+        }
+        assert_eq!(causes(213, true), []);
+    }
+
+    #[test]
+    fn a_peer_that_begins_anew_after_months_is_probed() {
+        let mut diagnosis = Diagnosis::new(OWN);
+        let months = Time::ZERO.plus_nanos(107 * DAY_NS);
+        diagnosis.on_restart();
+        hear(&mut diagnosis, months, Some(OWN), 0);
+        assert!(diagnosis.probe(months));
     }
 
     #[test]

@@ -201,6 +201,7 @@ impl DigestReader {
 
     /// Hands out packets that are judged, in order: their number, and whether they arrived.
     pub(crate) fn judge(&mut self, now: Time, mut record: impl FnMut(u32, bool)) {
+        self.blind_until = self.blind_until.filter(|&until| now.is_before(until));
         while let Some(&Named { number, arrived, due, .. }) = self.named.front()
             && (arrived || now.has_reached(due) || self.named.len() > AWAITED)
         {
@@ -272,6 +273,18 @@ mod tests {
         reader.judge(at(3_000), |number, arrived| lost.extend((!arrived).then_some(number)));
         assert_eq!(lost, [3, 13, 23, 33, 43, 53]);
         assert_eq!((reader.poll_timeout(), reader.awaited), (None, 0));
+    }
+
+    #[test]
+    fn what_passed_unseen_months_ago_hides_no_loss() {
+        let mut reader = DigestReader::new();
+        reader.on_unseen(at(0));
+        reader.judge(at(60_000), |_, _| {});
+        let months = at(0).plus_nanos(107 * 86_400 * 1_000_000_000);
+        reader.on_digest(months, [(7, 7)].into_iter());
+        let mut judged = Vec::new();
+        reader.judge(months + GRACE, |number, arrived| judged.push((number, arrived)));
+        assert_eq!(judged, [(7, false)]);
     }
 
     #[test]

@@ -9,6 +9,9 @@ pub enum DropReason {
     Reflected,
     /// Of a session that ended when a newer one was heard.
     OldSession,
+    /// Verified, of a new session that has not named the session of this end: the peer's that does not hear this end
+    /// yet, or a recorded one.
+    Unconfirmed,
     /// Received before, or too old to decide.
     Replayed,
     /// Its tag is wrong: it was changed on the way, or its sender does not know the key.
@@ -19,12 +22,13 @@ pub enum DropReason {
 
 impl DropReason {
     /// How many reasons there are.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
     /// All of them, in the order of counters.
     pub const ALL: [DropReason; Self::COUNT] = [
         DropReason::Foreign,
         DropReason::Reflected,
         DropReason::OldSession,
+        DropReason::Unconfirmed,
         DropReason::Replayed,
         DropReason::Forged,
         DropReason::Malformed,
@@ -36,6 +40,7 @@ impl DropReason {
             DropReason::Foreign => "foreign",
             DropReason::Reflected => "reflected",
             DropReason::OldSession => "old_session",
+            DropReason::Unconfirmed => "unconfirmed",
             DropReason::Replayed => "replayed",
             DropReason::Forged => "forged",
             DropReason::Malformed => "malformed",

@@ -27,6 +27,7 @@ mod auth;
 mod batch;
 mod blind_spots;
 mod bundle;
+mod bundle_hello;
 mod cache;
 mod choice;
 mod code;
@@ -66,7 +67,8 @@ pub use assignment::MAX_APPLIANCES;
 pub use auth::seal_datagram;
 pub use auth::{HEADER_LEN, KEY_LEN, PresharedKey, SessionId, TAG_LEN};
 pub use batch::Batch;
-pub use bundle::{BundleCounters, Bundler, Unbundler};
+pub use bundle::{BundleCounters, Bundler, Unbundled, Unbundler};
+pub use bundle_hello::BundleHello;
 pub use cache::{CacheCounters, PacketCache, Wanted};
 pub use choice::{Limits, Losses, choose, choose_blocks, choose_sliding};
 pub use code::{Code, Family, SlidingCode};
@@ -98,5 +100,7 @@ mod deadline_tests;
 mod failover_tests;
 #[cfg(test)]
 mod outer_tests;
+#[cfg(test)]
+mod session_tests;
 #[cfg(test)]
 mod tests;

@@ -44,7 +44,7 @@ fn repairs(key: &PresharedKey, session: SessionId, classes: &[u8]) -> Batch {
 
 fn receiver(key: &PresharedKey) -> ReceiveSide {
     let config = ReceiveConfig { hold: Duration::ZERO, ..ReceiveConfig::default() };
-    ReceiveSide::new(key, OTHER, &config).expect("memory")
+    ReceiveSide::new(key, OTHER, &config).expect("memory").believing(SESSION)
 }
 
 /// Traffic classes of the packets that repairs bring back.

@@ -206,6 +206,12 @@ impl SendSide {
         out.write(0, |bytes| emit_report(&mut self.sealer, now, report, hearing, bytes));
     }
 
+    /// Appends a report to `out` for whoever is of that session: it tells that this end hears it, and of no packets.
+    pub fn answer(&mut self, now: Time, session: SessionId, out: &mut Batch) {
+        let hearing = Hearing { session: Some(session), ..Hearing::default() };
+        self.report(now, &LossReport::default(), &hearing, out);
+    }
+
     /// Appends a probe to `out`, as long as the longest repair.
     pub fn probe(&mut self, now: Time, out: &mut Batch) {
         let names = usize::from(self.rate) * INGREDIENT_LEN;

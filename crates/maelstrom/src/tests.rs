@@ -34,7 +34,7 @@ fn receiver(longest: usize) -> ReceiveSide {
         hold: Duration::ZERO,
         ..ReceiveConfig::default()
     };
-    ReceiveSide::new(&key(), OTHER, &config).expect("memory")
+    ReceiveSide::new(&key(), OTHER, &config).expect("memory").believing(SESSION)
 }
 
 /// A packet as hosts send it: IPv4 with DF and an identification of 0, or IPv6.
@@ -339,7 +339,11 @@ fn nobody_else_can_bring_a_packet() {
     let mut newer = SendSide::new(&key(), later, &config).expect("a length");
     let again = sent(&mut newer, &packets, Duration::from_micros(10));
     let newer_repair = again.iter().flat_map(|(_, batch)| batch.iter()).next().expect("a repair");
-    assert_eq!(dropped(&mut receiver, newer_repair), None);
+    assert_eq!(dropped(&mut receiver, newer_repair), Some(DropReason::Unconfirmed));
+    let mut named = Batch::new();
+    newer.answer(Time::ZERO, OTHER, &mut named);
+    assert_eq!(dropped(&mut receiver, named.iter().next().expect("one")), None);
+    assert_eq!(dropped(&mut receiver, newer_repair), Some(DropReason::Replayed));
     assert_eq!(dropped(&mut receiver, &repairs[3].1), Some(DropReason::OldSession));
     assert_eq!(receiver.peer(), Some(later));
     // An end's own repairs, sent back to it.
@@ -356,8 +360,8 @@ fn nobody_else_can_bring_a_packet() {
     let mut stranger =
         ReceiveSide::new(&PresharedKey::new([8; KEY_LEN]), OTHER, &own).expect("memory");
     assert_eq!(dropped(&mut stranger, &good), Some(DropReason::Forged));
-    assert_eq!(receiver.counters().sessions, 2);
-    assert_eq!(receiver.counters().dropped[DropReason::Replayed as usize], 1);
+    assert_eq!(receiver.counters().sessions, 1);
+    assert_eq!(receiver.counters().dropped[DropReason::Replayed as usize], 2);
     assert!(out.is_empty());
 }
 
@@ -432,7 +436,7 @@ fn a_hold_keeps_overtaken_packets_from_arriving_twice() {
         hold,
         ..ReceiveConfig::default()
     };
-    let mut receiver = ReceiveSide::new(&key(), OTHER, &config).expect("memory");
+    let mut receiver = ReceiveSide::new(&key(), OTHER, &config).expect("memory").believing(SESSION);
     let mut sender = sender(8, &[1, 19], 300);
     let mut out = Batch::new();
     let mut last = Time::ZERO;
@@ -470,7 +474,8 @@ fn where_nothing_is_lost_nothing_of_tcp_arrives_twice() {
     for (ahead, most) in [(900, 0), (6_000, 8)] {
         let hold = Duration::from_millis(1);
         let config = ReceiveConfig { repairs: 512, longest: 300, hold, ..ReceiveConfig::default() };
-        let mut receiver = ReceiveSide::new(&key(), OTHER, &config).expect("memory");
+        let mut receiver =
+            ReceiveSide::new(&key(), OTHER, &config).expect("memory").believing(SESSION);
         let mut sender = sender(8, &[1, 19], 300);
         let steps = sent(&mut sender, &packets, Duration::from_micros(1_000));
         let mut events = BTreeMap::new();

@@ -25,7 +25,8 @@
 //! Kind 8 is a repair of a Reed-Solomon block: the number of the repair in its block instead of the layer, zeros instead of
 //! the XOR of lengths, and the symbol instead of the XOR of packets.
 //!
-//! Kind 3 is a hello between the appliances of a site (`hello.rs`), kind 4 a bundle of packets; both have zeros there. A report has zeros from the
+//! Kind 3 is a hello between the appliances of a site (`hello.rs`), kind 4 a bundle of packets, kind 9 a hello between
+//! bundlers (`bundle_hello.rs`); all have zeros there. A report has zeros from the
 //! layer to the number of the first packet, and 56 bytes instead of packets and XOR: 32
 //! of account ([`LossReport`]), the session that the sender hears or zeros (16), probes heard of it (4), the stamp of the
 //! newest datagram heard and for how long it has been there in the same unit (2 and 2). Kind 6 is
@@ -56,6 +57,7 @@ const REPAIR: u8 = 1;
 const REPORT: u8 = 2;
 pub(crate) const HELLO: u8 = 3;
 const BUNDLE: u8 = 4;
+pub(crate) const BUNDLE_HELLO: u8 = 9;
 const DIGEST: u8 = 5;
 const PROBE: u8 = 6;
 const SLIDING: u8 = 7;
@@ -96,14 +98,16 @@ impl<'a> Sealed<'a> {
         Ok(Sealed { session, number, stamp, bytes, tag: *tag })
     }
 
-    /// The same once it is verified, and its rest decrypted to `plain` if it is encrypted.
+    /// The same once it is verified, and its rest decrypted to `plain` if it is encrypted. `shows` says of a verified
+    /// datagram of a new session whether that is the peer's.
     pub(crate) fn opened(
         self,
         verifier: &mut Verifier,
         plain: &'a mut Vec<u8>,
+        shows: impl FnOnce(&[u8]) -> bool,
     ) -> Result<Self, DropReason> {
         let Sealed { session, number, bytes, tag, .. } = self;
-        Ok(Sealed { bytes: verifier.open(session, number, bytes, &tag, plain)?, ..self })
+        Ok(Sealed { bytes: verifier.open(session, number, bytes, &tag, plain, shows)?, ..self })
     }
 
     /// What a verified datagram says.
@@ -273,6 +277,13 @@ fn parse_digest<'a>(header: &[u8], rest: &'a [u8]) -> Result<WireDigest<'a>, Dro
     }
     let first = u32::from_be_bytes(array(header, 8));
     Ok(WireDigest { first, names: rest.as_chunks().0 })
+}
+
+/// Whom the sender of a verified datagram hears, if it is a report.
+pub(crate) fn hearing(bytes: &[u8]) -> Option<Hearing> {
+    let (header, body) = bytes.split_at_checked(HEADER_LEN)?;
+    let report = parse_report(body).ok().filter(|_| header[1] == REPORT);
+    report.map(|(_, hearing)| hearing)
 }
 
 fn parse_report(body: &[u8]) -> Result<(LossReport, Hearing), DropReason> {

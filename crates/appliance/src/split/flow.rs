@@ -91,7 +91,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut trunk: Trunk) {
     }
 }
 
-/// Connects to a host of this site, or to this machine, for another.
+/// Connects to a host of this site in another's name.
 async fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let stream = timeout(PATIENCE, outgoing(from, to)?.connect(to)).await??;
     tune_local(&stream)?;

@@ -27,12 +27,15 @@ pub(super) fn transparent(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A socket to connect to a host of this site with, in another's name. To this machine itself it is in its own name: what that
-/// answered to the other host would leave by the long link, and pass this socket by.
+/// A socket to connect to a host of this site with, in another's name.
+///
+/// # Errors
+/// `to` is this machine's: what that answered to the other host would leave by the long link and pass this socket by, and in its own
+/// name the other site would have what this machine lets only itself do.
 pub(super) fn outgoing(from: SocketAddr, to: SocketAddr) -> io::Result<TcpSocket> {
     // Where any address may be bound, as beside VRRP, binding says nothing.
     if is_own(to.ip()) && !is_own(from.ip()) {
-        return if to.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+        return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "an address of the appliance"));
     }
     let socket = transparent(from)?;
     socket.bind(&from.into())?;

@@ -160,7 +160,8 @@ fn measure(args: &BenchArgs, code: &Code, size: u16) -> Result<Row, Failed> {
     let count = args.frames as usize;
     // As `up` has it by default.
     let config = ReceiveConfig { packets, longest, renew_stamps: true, ..ReceiveConfig::default() };
-    let mut receiver = ReceiveSide::new(&key, session(2), &config).map_err(failed)?;
+    let receiver = ReceiveSide::new(&key, session(2), &config).map_err(failed)?;
+    let mut receiver = receiver.believing(session(1));
     let mut losses = Seed(args.seed).stream("losses");
     let mut frames = frames(size, count);
     let mut number = 0;

@@ -91,10 +91,12 @@ fn measure(
 ) -> Result<f64, Failed> {
     let failed = |text: String| Failed::other(text);
     let own = SessionId { start: 1, random: 0 };
-    let mut receiver = ReceiveSide::new(key, own, &ReceiveConfig::default())
+    let peer = SessionId { start: PEER, random: 0 };
+    let receiver = ReceiveSide::new(key, own, &ReceiveConfig::default())
         .map_err(|error| failed(error.to_string()))?;
+    let mut receiver = receiver.believing(peer);
     let mut first = HEAD.to_vec();
-    seal_datagram(key, SessionId { start: PEER, random: 0 }, 0, &mut first, &[]);
+    seal_datagram(key, peer, 0, &mut first, &[]);
     let mut out = Batch::new();
     if receiver.handle_datagram(Time::ZERO, &first, &mut out) != Arrival::Probe {
         return Err(failed("the receive side refused what its peer said".into()));

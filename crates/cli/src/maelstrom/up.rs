@@ -142,7 +142,8 @@ pub struct UpArgs {
     cache_age: u64,
     /// Aggregate UDP packets of at most this many bytes, including headers, in datagrams between the
     /// appliances (UDP port 4713), so that the long link carries fewer packets. Needs --remote, nft
-    /// and ip, and the same option at the other end.
+    /// and ip, and the same option at the other end. A datagram must hold them: 82 bytes less than the longest
+    /// protected packet (102 over IPv6).
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(28..=1_000))]
     aggregate: Option<u16>,
     /// With --aggregate: microseconds that a packet waits for others.

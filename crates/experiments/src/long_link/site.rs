@@ -76,7 +76,8 @@ impl Site {
     pub fn new(protection: &Protection, number: u64) -> Self {
         let key = PresharedKey::new([7; wellspring_maelstrom::KEY_LEN]);
         // The site that sends begins last: the other has watched all that it sent.
-        let own = SessionId { start: 1_001 - number, random: number };
+        let session = |number| SessionId { start: 1_001 - number, random: number };
+        let own = session(number);
         let send = SendConfig {
             code: protection.code.clone(),
             adaptive: protection.adaptive,
@@ -94,9 +95,11 @@ impl Site {
             renew_stamps: protection.adaptive.is_some(),
             ..ReceiveConfig::default()
         };
+        // They have heard each other before the hosts begin.
+        let receiver = ReceiveSide::new(&key, own, &receive).expect("memory");
         Site {
             send: SendSide::new(&key, own, &send).expect("a length"),
-            receive: ReceiveSide::new(&key, own, &receive).expect("memory"),
+            receive: receiver.believing(session(1 - number)),
             repairs: Batch::new(),
             recovered: Batch::new(),
             timer_at: None,

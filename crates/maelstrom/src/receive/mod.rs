@@ -24,7 +24,7 @@ use crate::retransmissions::Retransmissions;
 use crate::segment::Segment;
 use crate::signals::Signals;
 use crate::time_stamps;
-use crate::wire::{Body, Ingredient, Sealed};
+use crate::wire::{self, Body, Ingredient, Sealed};
 
 /// How soon the next report may follow one, when losses are seen for which there is no code yet.
 const URGENT: Duration = Duration::from_millis(20);
@@ -152,8 +152,8 @@ impl ReceiveSide {
         })
     }
 
-    /// Whether the last valid datagram was sent after all others that have come of the peer's session, so that the address that it
-    /// came from is the peer's newest.
+    /// Whether the last datagram was the peer's, and sent after all others that have come of its session, so that the address
+    /// that it came from is the peer's newest.
     pub fn last_was_newest(&self) -> bool {
         self.in_order
     }
@@ -168,7 +168,15 @@ impl ReceiveSide {
         self.recoverer.account()
     }
 
-    /// The peer's session, once it was heard.
+    /// Takes a session for the peer's without having been named by it: where one direction is measured or simulated alone.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn believing(mut self, session: SessionId) -> Self {
+        self.verifier.believe(session);
+        self
+    }
+
+    /// The peer's session, once it has named this end's.
     pub fn peer(&self) -> Option<SessionId> {
         self.verifier.peer()
     }
@@ -274,7 +282,7 @@ impl ReceiveSide {
                 self.judge(now);
                 Arrival::Digest
             }
-            Err(reason) => Arrival::Dropped(reason),
+            Err(arrival) => arrival,
         };
         self.plain = plain;
         self.marked = false;
@@ -283,6 +291,7 @@ impl ReceiveSide {
                 self.counters.dropped[reason as usize] += 1;
                 self.diagnosis.on_dropped(now, reason);
             }
+            Arrival::Greeting(_) => {}
             _ => self.diagnosis.on_valid(now),
         }
         self.release(now, out);
@@ -298,8 +307,18 @@ impl ReceiveSide {
     /// lost.
     pub fn handle_timeout(&mut self, now: Time, out: &mut Batch) {
         self.latest.clear();
+        self.forget(now);
         self.judge(now);
         self.release(now, out);
+    }
+
+    /// What is past does not stay: instants compare the right way for 106 days.
+    fn forget(&mut self, now: Time) {
+        let lately = |at: Option<Time>, span| at.filter(|&at| now.is_before(at + span));
+        self.blind.forget(now);
+        self.last_loss = lately(self.last_loss, CALM);
+        self.last_full = lately(self.last_full, CALM);
+        self.loses_since = lately(self.loses_since, BEGINNING);
     }
 
     /// Whether the peer is to hear at once what was measured: it loses packets, and makes no repairs; the link has
@@ -402,16 +421,29 @@ impl ReceiveSide {
         self.digests.judge(now, |number, arrived| meter.record(number, arrived.then_some(now)));
     }
 
-    /// Verifies a datagram and reads it; also whether the queue that it comes from is long.
+    /// Verifies a datagram and reads it; also whether the queue that it comes from is long. What of it is all there is
+    /// to say if it is not the peer's.
     fn open<'a>(
         &mut self,
         now: Time,
         datagram: &'a [u8],
         plain: &'a mut Vec<u8>,
-    ) -> Result<(Body<'a>, bool), DropReason> {
-        let sealed = Sealed::parse(datagram)?;
-        let before = self.verifier.peer();
-        let sealed = sealed.opened(&mut self.verifier, plain)?;
+    ) -> Result<(Body<'a>, bool), Arrival> {
+        self.in_order = false;
+        let sealed = Sealed::parse(datagram).map_err(Arrival::Dropped)?;
+        let (session, own, before) = (sealed.session, self.own, self.verifier.peer());
+        let mut told = None;
+        let opened = sealed.opened(&mut self.verifier, plain, |bytes| {
+            told = wire::hearing(bytes);
+            told.is_some_and(|hearing| hearing.session == Some(own))
+        });
+        let sealed = match (opened, told) {
+            (Err(DropReason::Unconfirmed), Some(hearing)) => {
+                self.diagnosis.on_stranger(now, &hearing);
+                return Err(Arrival::Greeting(session));
+            }
+            (opened, _) => opened.map_err(Arrival::Dropped)?,
+        };
         if self.verifier.peer() != before {
             self.counters.sessions += 1;
             self.meter.restart();
@@ -427,7 +459,7 @@ impl ReceiveSide {
         self.in_order = self.verifier.is_newest(sealed.number);
         let long = self.queue.on_arrival(now, sealed.stamp);
         self.newest = Some((sealed.stamp, now));
-        Ok((sealed.body()?, long))
+        Ok((sealed.body().map_err(Arrival::Dropped)?, long))
     }
 
     /// The least round trip holds, and longer ones count for more with every report: routes change.
