@@ -35,7 +35,10 @@ pub(super) fn transparent(address: SocketAddr) -> io::Result<Socket> {
 pub(super) fn outgoing(from: SocketAddr, to: SocketAddr) -> io::Result<TcpSocket> {
     // Where any address may be bound, as beside VRRP, binding says nothing.
     if is_own(to.ip()) && !is_own(from.ip()) {
-        return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "an address of the appliance"));
+        return Err(io::Error::new(
+            io::ErrorKind::ConnectionRefused,
+            "an address of the appliance",
+        ));
     }
     let socket = transparent(from)?;
     socket.bind(&from.into())?;

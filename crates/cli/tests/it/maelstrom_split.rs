@@ -30,8 +30,14 @@ const ONE_WAY_MS: u64 = 50;
 fn program_of_a_host() {
     let role = lab::role();
     match role.as_str() {
-        "receive-and-answer" => serve(|stream| answer(stream, HOST_A)),
-        "receive-as-router" => serve(|stream| answer(stream, ROUTER_B)),
+        "receive-and-answer" => serve(|mut stream| {
+            assert_eq!(stream.peer_addr().expect("one").ip().to_string(), HOST_A, "who it is");
+            let mut bytes = Vec::new();
+            if stream.read_to_end(&mut bytes).is_ok() {
+                bytes.iter_mut().for_each(|byte| *byte = !*byte);
+                let _ = stream.write_all(&bytes);
+            }
+        }),
         "ask-the-router" => {
             // The appliance of this site has taken the connection.
             let mut stream = TcpStream::connect((ROUTER_B, PORT)).expect("a connection");
@@ -85,16 +91,6 @@ fn program_of_a_host() {
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
         }
         other => panic!("no role {other}"),
-    }
-}
-
-/// Answers what `from` says with its complement.
-fn answer(mut stream: TcpStream, from: &str) {
-    assert_eq!(stream.peer_addr().expect("one").ip().to_string(), from, "who it is");
-    let mut bytes = Vec::new();
-    if stream.read_to_end(&mut bytes).is_ok() {
-        bytes.iter_mut().for_each(|byte| *byte = !*byte);
-        let _ = stream.write_all(&bytes);
     }
 }
 
@@ -293,7 +289,7 @@ fn nobody_reaches_the_far_appliance_itself_in_its_own_name() {
     start(&mut lab, "aa");
     start(&mut lab, "ab");
     wait_for_split(&lab);
-    let mut server = lab.host(HOST, "ab", "receive-as-router");
+    let mut server = lab.host(HOST, "ab", "receive-and-answer");
     does(&lab, "ask-the-router");
     lab.wait_until("reset", |lab| lab.number("ab", "/split/reset") == 1);
     assert_eq!(lab.number("ab", "/split/opened"), 0, "{:#}", lab.status("ab"));
