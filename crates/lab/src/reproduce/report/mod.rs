@@ -234,7 +234,8 @@ mod tests {
         assert!(known.larger().unwrap().contains("0.039"));
         assert!(unknown.larger().unwrap().contains("no larger ones"));
         assert_eq!(records()[0].larger(), None, "of the paper's size");
-        for text in [markdown::whole(&[known.clone()], "plots"), html::page(&[known]).unwrap()] {
+        let known = std::slice::from_ref(&known);
+        for text in [markdown::whole(known, "plots"), html::page(known).unwrap()] {
             assert!(text.contains("bench/record/2026-11-25-figures.md): 10,000 writes"), "{text}");
         }
     }
