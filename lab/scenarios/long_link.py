@@ -127,7 +127,7 @@ def alone(args):
                 results = in_turns(contestants, args.rounds or 1)
                 row = Row("alone", case, "Mbit/s", "more", results)
                 bbr = row.results.get("bbr", {"value": None})["value"]
-                row.reach = "no slower than TCP BBR"
+                row.reach = "within 2 % of TCP BBR, or faster"
                 if row.value() and bbr:
                     row.met = row.value() >= 0.98 * bbr
                 yield row

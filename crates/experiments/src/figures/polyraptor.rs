@@ -108,7 +108,7 @@ pub fn figure_1c(lab: &mut Lab) -> Result<()> {
             let shipped = over(&cases, "shipped", |row| incast_share(row) / wire_share());
             let share = over(&cases, "rq", |row| incast_share(row) / wire_share());
             let what = format!("{senders} senders of {size}: goodput over the wire's");
-            lab.number(&what, "flat, no collapse", share, 0.9..=f64::MAX);
+            lab.number(&what, "flat, no collapse", share, 0.9..=1.0);
             lab.shipped(format!("{shipped:.3}"));
         }
         let title = format!("Incast of {size} a sender");

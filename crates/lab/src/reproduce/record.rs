@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use wellspring_experiments::figures::plot::Plot;
-use wellspring_experiments::figures::{Check, Figure, Lab, QUESTIONS, Verdict};
+use wellspring_experiments::figures::{Check, Figure, Lab, Larger, QUESTIONS, Verdict, larger};
 
 /// What came of one figure, and how.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -114,6 +114,27 @@ impl Record {
     pub fn claims(&self) -> impl Iterator<Item = &Check> {
         let is_papers = !QUESTIONS.iter().any(|question| question.figure == self.figure);
         self.checks.iter().filter(move |check| is_papers && check.verdict != Verdict::Reported)
+    }
+
+    /// Whether its runs were only a taste of the figure.
+    pub fn is_quick(&self) -> bool {
+        self.command.contains(" --quick")
+    }
+
+    /// What larger runs than a quick record's gave, for people; nothing beside one of the paper's size.
+    pub fn larger(&self) -> Option<String> {
+        let found = || match larger(&self.figure) {
+            Some(Larger { found, record, .. }) => {
+                format!(
+                    "Quick runs: far fewer sessions than the paper's. Larger ones ({record}): {found}."
+                )
+            }
+            None => {
+                "Quick runs: far fewer sessions than the paper's. There are no larger ones yet."
+                    .to_owned()
+            }
+        };
+        self.is_quick().then(found)
     }
 
     /// How many requests a run has, for people; nothing where a run is no number of requests.

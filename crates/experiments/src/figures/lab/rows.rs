@@ -78,10 +78,20 @@ impl Lab<'_> {
 
     /// A goal of this project's, which the paper does not have.
     pub fn goal(&mut self, what: &str, ours: f64, range: RangeInclusive<f64>) {
-        let met = if range.contains(&ours) { "met" } else { "not met" };
-        let row = number(what, "not in the paper", ours, &range);
-        let tolerance = format!("goal {}: {met}", row.tolerance);
+        self.goal_beside(what, NOT_IN_THE_PAPER, ours, range);
+    }
+
+    /// As [`goal`](Self::goal), beside what another program has: no paper claims it.
+    pub fn goal_beside(&mut self, what: &str, theirs: &str, ours: f64, range: RangeInclusive<f64>) {
+        let row = number(what, theirs, ours, &range);
+        let tolerance = format!("goal {}: {}", row.tolerance, met(range.contains(&ours)));
         self.checks.push(Check { tolerance, ..row });
+    }
+
+    /// Something that is to hold, which the paper does not claim.
+    pub fn goal_holds(&mut self, what: &str, ours: String, holds: bool) {
+        let tolerance = format!("goal: {}", met(holds));
+        self.checks.push(Check::new(what, NOT_IN_THE_PAPER, ours, tolerance));
     }
 
     fn judge(&mut self, reading: Option<&str>, row: Check, fits: bool) {
@@ -92,6 +102,13 @@ impl Lab<'_> {
         let reading = reading.map(str::to_owned);
         self.checks.push(Check { fits: Some(fits), verdict, reading, ..row });
     }
+}
+
+/// Stands where a paper's value would.
+const NOT_IN_THE_PAPER: &str = "not in the paper";
+
+fn met(met: bool) -> &'static str {
+    if met { "met" } else { "not met" }
 }
 
 /// A row for a number, with its range in words.
@@ -133,12 +150,16 @@ mod tests {
         lab.reading_holds("1 us a link", "b", String::new(), false);
         lab.variant("our codec", "1.0".to_owned());
         lab.goal("latency", 1.0, 0.0..=0.5);
+        lab.goal_beside("goodput", "ns-2 1", 1.0, 0.9..=1.1);
+        lab.goal_holds("drops as ns-2's", "45 of 45".to_owned(), true);
         lab.note("printed", "1", "1".to_owned());
         let verdicts: Vec<_> = lab.checks.iter().map(|check| check.verdict).collect();
         let (reading, missed) = (Verdict::ReproducedUnderReading, Verdict::Missed);
-        let reported = Verdict::Reported;
-        assert_eq!(verdicts, [reading, missed, reported, reported, reported]);
+        assert_eq!(verdicts[..2], [reading, missed]);
+        assert!(verdicts[2..].iter().all(|verdict| *verdict == Verdict::Reported), "{verdicts:?}");
         assert_eq!(lab.checks[0].reading.as_deref(), Some("1 us a link"));
         assert!(lab.checks[3].tolerance.ends_with("not met"), "{:?}", lab.checks[3]);
+        assert_eq!(lab.checks[4].tolerance, "goal 0.900 to 1.100: met");
+        assert_eq!(lab.checks[5].tolerance, "goal: met");
     }
 }

@@ -173,7 +173,7 @@ fn beside_ns_3(lab: &mut Lab) -> Result<()> {
         let ours = curve(lab, "lttp-7-dctcp", &settings, &[count], goodput)?[0].1;
         let what = format!("as ns-3 has it: initial window {window}, {count} senders [Mbit/s]");
         let range = expected * (1.0 - part)..=expected * (1.0 + part);
-        lab.number(&what, &format!("-; ns-3 {expected}"), ours, range);
+        lab.goal_beside(&what, &format!("ns-3 {expected}"), ours, range);
     }
     Ok(())
 }

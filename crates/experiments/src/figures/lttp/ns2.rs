@@ -61,7 +61,7 @@ pub(super) fn beside(lab: &mut Lab) -> Result<()> {
     for (count, size, expected) in COLLAPSED {
         let ours = curve(lab, "lttp-6-tcp", &[(SIZE, size)], &[count], goodput)?[0].1;
         let what = format!("{count} senders of {size}: goodput over ns-2's, of {expected} Mbit/s");
-        lab.number(&what, "-", ours / expected, 0.9..=1.1);
+        lab.goal_beside(&what, "ns-2 1", ours / expected, 0.9..=1.1);
     }
     for (count, size, expected) in WHOLE {
         let settings = [(SIZE, size), ("workload.jitter", "1us")];
@@ -69,12 +69,8 @@ pub(super) fn beside(lab: &mut Lab) -> Result<()> {
         let bits = f64::from(count) * if size == "64KiB" { 65_536.0 } else { 262_144.0 } * 8.0;
         let whole = bits / (bits / ours + MORE * 1e6);
         let what = format!("{count} senders of {size}, with ns-2's SYN and last ACK [Mbit/s]");
-        lab.number(
-            &what,
-            &format!("-; ns-2 {expected}"),
-            whole,
-            expected * 0.995..=expected * 1.005,
-        );
+        let range = expected * 0.995..=expected * 1.005;
+        lab.goal_beside(&what, &format!("ns-2 {expected}"), whole, range);
     }
     let senders: Vec<u32> = (1..=MOST).step_by(if lab.quick() { 3 } else { 1 }).collect();
     let at_once = [(SIZE, "64KiB"), ("workload.jitter", "1us")];
@@ -96,7 +92,7 @@ pub(super) fn beside(lab: &mut Lab) -> Result<()> {
     let what = "64KiB, starts within 1 us: numbers of senders, to 45, of which one has a timeout, or none, as in ns-2; and to 29 \
                 of which it drops as many segments";
     let as_ns_2 = alike(lab, "window")?;
-    lab.holds(what, shown(as_ns_2), as_ns_2 == all);
+    lab.goal_holds(what, shown(as_ns_2), as_ns_2 == all);
     let by_rfc = alike(lab, "flight")?;
     lab.variant("... if a loss halves what is in flight (RFC 5681), not the window", shown(by_rfc));
     Ok(())

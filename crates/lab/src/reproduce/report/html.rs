@@ -144,6 +144,7 @@ fn figure(record: &Record) -> Result<Markup> {
                 (record.time()) "; seeds "
                 (record.seeds.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))
             }
+            @if let Some(larger) = record.larger() { p { (larger) } }
             details {
                 summary { "All " (record.checks.len()) " rows" }
                 div class="wide" { table class="rows" {

@@ -31,12 +31,16 @@ pub fn summary(records: &[Record]) -> String {
     let links = PAPERS.map(|(family, name, _)| format!("[{name}](results-{family}.md)"));
     format!(
         "{GENERATED}# Results\n\n{ABOUT}\n\nEach figure's plots, what was learnt and its command are on a \
-         page for each paper, with an experiment for each of the questions that they left open: {}.\n\n{}\n{}",
+         page for each paper, with an experiment for each of the questions that they left open: {}. {QUICK}\n\n{}\n{}",
         links.join(", "),
         tally(records),
         all(records)
     )
 }
+
+/// What rows without a verdict are worth.
+const QUICK: &str = "Numbers of rows that are not judged are of quick runs, and can be far from those at the \
+paper's size: the pages and [earlier results](figures.md#earlier-results) have these.";
 
 /// Stands at the head of pages in the tree.
 const GENERATED: &str =
@@ -209,6 +213,9 @@ fn figure(record: &Record, plots: &str) -> String {
     }
     text.push_str(&images(record, plots));
     let _ = write!(text, "{}\n\n{}", learnt(&record.figure), made(record));
+    if let Some(larger) = record.larger() {
+        let _ = writeln!(text, "{}\n", cell(&larger));
+    }
     text.push_str(
         "| what | ours | as shipped | paper | range | verdict |\n|---|---|---|---|---|---|\n",
     );

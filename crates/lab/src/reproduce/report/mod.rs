@@ -225,6 +225,22 @@ mod tests {
     }
 
     #[test]
+    fn a_quick_figure_says_what_larger_runs_gave() {
+        let quick = |figure: &str| {
+            let record = records().into_iter().find(|record| record.figure == figure).unwrap();
+            Record { command: format!("wellspring-lab reproduce {figure} --quick"), ..record }
+        };
+        let (known, unknown) = (quick("polyraptor-1a"), quick("scdp-abstract"));
+        assert!(known.larger().unwrap().contains("0.039"));
+        assert!(unknown.larger().unwrap().contains("no larger ones"));
+        assert_eq!(records()[0].larger(), None, "of the paper's size");
+        let known = std::slice::from_ref(&known);
+        for text in [markdown::whole(known, "plots"), html::page(known).unwrap()] {
+            assert!(text.contains("bench/record/2026-11-25-figures.md): 10,000 writes"), "{text}");
+        }
+    }
+
+    #[test]
     fn a_record_is_read_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         for record in records() {
