@@ -1,6 +1,7 @@
 //! `wellspring get`: one object from many hosts.
 
 mod group;
+mod kept;
 mod lttp;
 mod many;
 mod report;

@@ -127,6 +127,40 @@ fn many_objects_come_by_one_call_and_those_that_are_missing_are_named() {
 }
 
 #[test]
+fn objects_in_place_whose_bytes_alone_are_wrong_are_replaced_by_force() {
+    let place = Place::new();
+    let (served, to) = (place.dir("served"), place.path("here"));
+    for name in ["d/x", "d/y", "d/z"] {
+        write(&served, name, &random_bytes(50_000, 7));
+    }
+    let server = place.serve(&served, &[]);
+    let at = ["x", "y", "z"].map(|name| format!("{}/d/{name}", server.address));
+    let get = |with: &[&str]| {
+        run(&[&["get", &at[0], &at[1], &at[2], "-o", text(&to)][..], with].concat()).success()
+    };
+    get(&[]);
+    let decay = |name: &str| {
+        let path = to.join(name);
+        let time = path.metadata().expect("stat").modified().expect("a time");
+        let mut bytes = std::fs::read(&path).expect("read");
+        bytes[40_000] ^= 1;
+        std::fs::write(&path, bytes).expect("write");
+        let file = std::fs::File::options().write(true).open(&path).expect("open");
+        file.set_modified(time).expect("a time");
+    };
+    decay("x");
+    // One of which the mode is another, too, which is set without moving it.
+    decay("y");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(to.join("y"), mode).expect("a mode");
+    assert_eq!(get(&["--force"]).summary["objects_fetched"], 2);
+    for name in ["x", "y", "z"] {
+        let read = std::fs::read(to.join(name)).expect("read");
+        assert!(read == random_bytes(50_000, 7), "{name}");
+    }
+}
+
+#[test]
 fn objects_come_from_replicas_whose_directories_differ_in_what_is_not_asked_for() {
     let place = Place::new();
     let served = [place.dir("s1"), place.dir("s2")];
