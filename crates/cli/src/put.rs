@@ -15,7 +15,7 @@ use wellspring_client::{
 };
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
-use wellspring_console::output::{Stderr, Stdout, table};
+use wellspring_console::output::{Report, Stderr, table};
 use wellspring_console::units::{bit_rate, bytes, parse_size, percent, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_core::Duration;
@@ -241,7 +241,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
             let mut object = put_json(name.as_str(), report);
             object["cpu_seconds"] = cpu_seconds(None).into();
             object["peak_memory_bytes"] = peak_memory().into();
-            writeln!(Stdout, "{object}")?;
+            writeln!(Report, "{object}")?;
         } else if !quiet {
             write!(Stderr, "{}", summary(name.as_str(), report));
         }

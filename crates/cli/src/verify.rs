@@ -10,7 +10,7 @@ use serde_json::json;
 use wellspring_client::TreeOptions;
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
-use wellspring_console::output::{Stderr, Stdout};
+use wellspring_console::output::{Report, Stderr};
 use wellspring_net::store::Digest;
 use wellspring_net::store::tree::listing::{Content, Cursor, Keeps, ListingError};
 use wellspring_net::store::tree::{LinksOut, Scan, scan};
@@ -75,7 +75,7 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
         counts[kind] += 1;
         match args.json {
             true => Ok(()),
-            false => writeln!(Stdout, "{} {path}", ["differs", "missing", "extra  "][kind]),
+            false => writeln!(Report, "{} {path}", ["differs", "missing", "extra  "][kind]),
         }
     };
     for (path, digest) in &expected {
@@ -93,7 +93,7 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
         let files = here.len();
         let object =
             json!({"files": files, "differing": differing, "missing": missing, "extra": extra});
-        writeln!(Stdout, "{object}")?;
+        writeln!(Report, "{object}")?;
     }
     if counts == [0; 3] {
         if !quiet && !args.json {
@@ -188,7 +188,7 @@ fn save(path: &Path, digests: &Digests) -> Result<(), Failed> {
         }
     }
     if path == Path::new("-") {
-        return Ok(write!(Stdout, "{text}")?);
+        return Ok(write!(Report, "{text}")?);
     }
     if path.symlink_metadata().is_ok() {
         return Err(exit::target_exists(path.display()));

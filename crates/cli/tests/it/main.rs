@@ -1,5 +1,6 @@
 //! Tests of the command, by its binary.
 
+mod closed_output;
 mod demo;
 mod doctor;
 mod documents;
@@ -30,3 +31,4 @@ mod top;
 mod trees;
 mod tutorial;
 mod ui;
+mod verify;

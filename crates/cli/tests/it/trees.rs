@@ -3,26 +3,14 @@
 use std::io::Write;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use wellspring_testkit::wait::wait_until;
 
-use crate::support::{Place, Transfer, listing, program, random_bytes, run, text};
-
-fn write(root: &Path, path: &str, bytes: &[u8]) {
-    let path = root.join(path);
-    std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
-    std::fs::write(&path, bytes).expect("write");
-}
-
-fn output(arguments: &[&str]) -> Output {
-    program().args(arguments).output().expect("runs")
-}
-
-fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::support::{
+    Place, Transfer, listing, output, program, random_bytes, run, shown, text, write,
+};
 
 #[test]
 fn a_directory_is_listed_fetched_and_fetched_again() {
@@ -299,39 +287,6 @@ fn standard_input_is_put_and_hosts_are_asked_what_they_have() {
     assert!(tree.contains("\"files\":1") && tree.contains("\"bytes\":300000"), "{tree}");
     let none = output(&["stat", &format!("{}/none", server.address)]);
     assert_eq!(none.status.code(), Some(4), "{}", shown(&none.stderr));
-}
-
-#[test]
-fn files_are_read_again_and_compared_with_a_host_or_with_saved_digests() {
-    let place = Place::new();
-    let (served, here) = (place.dir("served"), place.dir("here"));
-    for dir in [&served, &here] {
-        write(dir, "d/a", b"same");
-        write(dir, "void", b"");
-        write(dir, "b", b"bytes");
-    }
-    let server = place.serve(&served, &[]);
-    let root = format!("{}/", server.address);
-    let (manifest, directory) = (place.path("digests"), text(&here).to_owned());
-    let verify = |more: &[&str]| output(&[&["verify", &directory], more].concat());
-    assert!(verify(&[&root]).status.success());
-    assert!(verify(&["--save", text(&manifest)]).status.success());
-    assert_eq!(verify(&["--save", text(&manifest)]).status.code(), Some(8), "it exists");
-    assert!(verify(&["--manifest", text(&manifest)]).status.success());
-    // One bit, and the old time.
-    let time = here.join("b").metadata().expect("stat").modified().expect("a time");
-    write(&here, "b", b"bytet");
-    let file = std::fs::File::options().write(true).open(here.join("b")).expect("open");
-    file.set_modified(time).expect("a time");
-    std::fs::remove_file(here.join("void")).expect("removed");
-    write(&here, "more", b"more");
-    for with in [&[&root[..]][..], &["--manifest", text(&manifest)]] {
-        let found = verify(with);
-        assert_eq!(found.status.code(), Some(7), "{}", shown(&found.stderr));
-        assert_eq!(shown(&found.stdout), "differs b\nmissing void\nextra   more\n");
-    }
-    let json = shown(&verify(&[&root, "--json"]).stdout);
-    assert_eq!(json, "{\"differing\":1,\"extra\":1,\"files\":3,\"missing\":1}\n");
 }
 
 #[test]
