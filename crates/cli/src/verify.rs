@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use wellspring_client::TreeOptions;
 use wellspring_console::exit::Failed;
-use wellspring_console::interrupt::Interrupt;
+use wellspring_console::interrupt::{Interrupt, detached};
 use wellspring_console::output::{Report, Stderr};
 use wellspring_console::units::counted;
 use wellspring_net::store::Digest;
@@ -70,13 +70,15 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
         return Err(exit::target_exists(path.display()));
     }
     let expected = match (&args.manifest, &args.with) {
-        (Some(path), _) => Some(read_manifest(path)?),
+        (Some(path), _) => {
+            let path = path.clone();
+            Some(interrupt.guard(detached(move || read_manifest(&path))).await??)
+        }
         (None, Some(from)) => Some(interrupt.guard(of_hosts(args, from)).await??),
         (None, None) => None,
     };
     let directory = args.directory.clone();
-    let here = tokio::task::spawn_blocking(move || of_directory(&directory));
-    let here = interrupt.guard(here).await?.map_err(|_| Failed::other("the program ends"))??;
+    let here = interrupt.guard(detached(move || of_directory(&directory))).await??;
     if let Some(path) = &args.save {
         save(path, &here)?;
     }

@@ -22,6 +22,7 @@ mod mistakes;
 mod names;
 mod operation;
 mod packaging;
+mod pipes;
 mod put;
 mod replicas;
 mod support;
