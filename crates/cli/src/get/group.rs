@@ -42,6 +42,15 @@ struct Heard {
     kept: BTreeSet<String>,
 }
 
+impl Heard {
+    /// Notes what was not moved. What was fetched, and is kept where the directory is listed once more, is right.
+    fn keep(&mut self, path: String) {
+        if self.became.insert(path.clone(), None) != Some(None) {
+            self.kept.insert(path);
+        }
+    }
+}
+
 /// What became of a group.
 #[derive(Default)]
 pub(super) struct Fetched {
@@ -130,16 +139,21 @@ impl Group {
     /// By the directory's listing, with small objects in packs; one by one where hosts differ in what else they have
     /// there, or in its times.
     async fn fetch(&self, into: &Arc<Destination>, updates: Updates) -> Fetched {
-        let fetched = self.fetch_together(into, updates.clone()).await;
+        let (fetched, kept) = self.fetch_together(into, updates.clone()).await;
         match &fetched.error {
             Some(TreeError::Disagreement(_) | TreeError::Fetch(FetchError::Differ { .. })) => {
                 self.fetch_singly(into, &self.names, updates).await
             }
-            _ => fetched,
+            _ => self.mend_kept(into, kept, fetched).await,
         }
     }
 
-    async fn fetch_together(&self, into: &Arc<Destination>, updates: Updates) -> Fetched {
+    /// Gives what was kept for its length and time, too.
+    async fn fetch_together(
+        &self,
+        into: &Destination,
+        updates: Updates,
+    ) -> (Fetched, BTreeSet<String>) {
         let options = TreeOptions::new(self.directory.clone())
             .level(true)
             .filter(filter(self))
@@ -154,11 +168,9 @@ impl Group {
         match report {
             Ok(report) => {
                 let (files, bytes) = (report.fetched_files, report.fetched_bytes);
-                let mut fetched = Fetched { became, files, bytes, error: None };
-                self.mend_kept(into, kept, &mut fetched).await;
-                fetched
+                (Fetched { became, files, bytes, error: None }, kept)
             }
-            Err(error) => Fetched::ended_by(error, became),
+            Err(error) => (Fetched::ended_by(error, became), BTreeSet::new()),
         }
     }
 
@@ -167,8 +179,8 @@ impl Group {
         &self,
         into: &Arc<Destination>,
         kept: BTreeSet<String>,
-        fetched: &mut Fetched,
-    ) {
+        mut fetched: Fetched,
+    ) -> Fetched {
         let compare = kept.into_iter().map(|name| {
             let (object, path) = (self.name_of(&name), into.directory.join(&name));
             let (into, hosts) = (Arc::clone(into), self.hosts.clone());
@@ -183,6 +195,7 @@ impl Group {
             }
         }
         fetched.add(self.fetch_singly(into, &wrong, Updates::default()).await);
+        fetched
     }
 
     async fn fetch_singly(
@@ -268,13 +281,8 @@ fn note(heard: &Mutex<Heard>, change: TreeChange) {
             heard.kept.remove(&path);
             heard.became.insert(path, None);
         }
-        // A file that is made is one of which the mode alone was another. What was fetched is kept where the directory is
-        // listed once more, and is right.
-        TreeChange::Made(path) | TreeChange::Kept(path) => {
-            if heard.became.insert(path.clone(), None) != Some(None) {
-                heard.kept.insert(path);
-            }
-        }
+        // A file that is made is one of which the mode alone was another.
+        TreeChange::Made(path) | TreeChange::Kept(path) => heard.keep(path),
         TreeChange::Skipped(path, reason) => {
             heard.became.insert(path, Some(reason.to_string()));
         }
