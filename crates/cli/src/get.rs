@@ -1,6 +1,7 @@
 //! `wellspring get`: one object from many hosts.
 
 mod group;
+mod kept;
 mod lttp;
 mod many;
 mod report;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use wellspring_client::{ByteRange, Client, ClientConfig, FetchOptions, FetchProtocol, Target};
 use wellspring_console::exit::{Failed, INTERRUPTED};
-use wellspring_console::interrupt::Interrupt;
+use wellspring_console::interrupt::{Interrupt, detached};
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::{Digest, Existing, ObjectName};
@@ -197,7 +198,8 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
             args.cut.check_none("NDP")?;
         }
     }
-    let (target, shown) = target(args.output.as_deref(), name, args.force)?;
+    let target = target(args.output.as_deref(), name, args.force);
+    let (target, shown) = interrupt.guard(target).await??;
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     args.keys.warn_client();
     let driver = args.network.driver(any).keys(args.keys.load()?);
@@ -258,7 +260,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
 }
 
 /// Where the object goes, and what that is called.
-fn target(
+async fn target(
     output: Option<&Path>,
     name: &ObjectName,
     force: bool,
@@ -277,9 +279,7 @@ fn target(
     match std::fs::metadata(&path) {
         // A pipe or a device is written to, not replaced.
         Ok(meta) if !meta.is_file() && !meta.is_dir() => {
-            let file = std::fs::OpenOptions::new().write(true).open(&path);
-            let file = file.map_err(|error| Failed::other(format!("{shown}: {error}")))?;
-            Ok((Target::Writer(Box::new(file)), shown))
+            Ok((Target::Writer(Box::new(open_in_place(path).await?)), shown))
         }
         // Said before a byte is moved; the final rename sees to it in any case.
         Ok(_) if !force => Err(exit::target_exists(shown)),
@@ -288,4 +288,13 @@ fn target(
             Ok((Target::File { path, existing }, shown))
         }
     }
+}
+
+/// Opens a pipe or a device to write to it. A pipe that nobody reads is waited for.
+async fn open_in_place(path: PathBuf) -> Result<std::fs::File, Failed> {
+    detached(move || {
+        let file = std::fs::OpenOptions::new().write(true).open(&path);
+        file.map_err(|error| Failed::system(path.display(), &error))
+    })
+    .await
 }

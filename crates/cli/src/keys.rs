@@ -40,18 +40,32 @@ impl KeyArgs {
     /// The keys, if there are any and they are wanted.
     ///
     /// # Errors
-    /// They cannot be read; there are none in the directory that was named.
+    /// They cannot be read; there are none in the directory that was named, by the option or by the variable.
     pub fn load(&self) -> Result<Option<Arc<Keyring>>, Failed> {
         if self.insecure {
             return Ok(None);
         }
         let Some(directory) = self.directory() else { return Ok(None) };
         let keyring = directory.load().map_err(|error| of_key_files(&error))?;
-        if keyring.is_none() && self.keys.is_some() {
-            let text = format!("no keys in {}", directory.path().display());
-            return Err(Failed::usage(text).hint("Make one: wellspring key new --keys DIR."));
+        if keyring.is_none() {
+            self.check_not_named(&directory)?;
         }
         Ok(keyring.map(Arc::new))
+    }
+
+    /// Refuses a directory without keys that was named: who names one wants to be encrypted and known.
+    fn check_not_named(&self, directory: &KeyDirectory) -> Result<(), Failed> {
+        let text = format!("no keys in {}", directory.path().display());
+        if self.keys.is_some() {
+            return Err(Failed::usage(text).hint("Make one: wellspring key new --keys DIR."));
+        }
+        if std::env::var_os(VARIABLE).is_none() {
+            return Ok(());
+        }
+        Err(Failed::usage(format!("{text}, which {VARIABLE} names")).hint(
+            "Make one there (wellspring key new), name the directory that has them, or say by --insecure that nothing is to \
+             be encrypted.",
+        ))
     }
 
     /// Says aloud that a client goes without keys.

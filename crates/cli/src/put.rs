@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use wellspring_client::{
     Client, ClientConfig, LinksOut, PutError, PutOptions, PutReport, ReceiverReport, ReceiverState,
 };
-use wellspring_console::exit::Failed;
+use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
-use wellspring_console::output::{Stderr, Stdout, table};
+use wellspring_console::output::{Report, Stderr, table};
 use wellspring_console::units::{bit_rate, bytes, parse_size, percent, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_core::Duration;
@@ -218,19 +218,24 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         .finish_rest(args.finish_rest)
         .cut(args.cut.for_scdp()?)
         .updates(display.updates());
+    let input = match is_input(&args.file) {
+        true => interrupt.guard(input::spool(args.max_input)).await.flatten().map(Some),
+        false => Ok(None),
+    };
+    let input = input.inspect_err(|_| display.finish())?;
     let put = async {
-        match is_input(&args.file) {
-            true => {
-                let file = input::spool(args.max_input).await?;
-                Ok::<_, Failed>(client.put_file(file, &to.hosts, &options).await)
-            }
-            false => Ok(client.put(&args.file, &to.hosts, &options).await),
+        match input {
+            Some(file) => client.put_file(file, &to.hosts, &options).await,
+            None => client.put(&args.file, &to.hosts, &options).await,
         }
     };
     let put = interrupt.guard(put).await;
     display.finish();
     drop(client);
-    let result = put??;
+    let result = put.map_err(|failed| match args.no_resume {
+        true => failed,
+        false => Failed::new(INTERRUPTED, "interrupted; run it again to send what is missing"),
+    })?;
     let report = match &result {
         Ok(report) => Some(report),
         Err(PutError::Incomplete(report)) => Some(&**report),
@@ -241,7 +246,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
             let mut object = put_json(name.as_str(), report);
             object["cpu_seconds"] = cpu_seconds(None).into();
             object["peak_memory_bytes"] = peak_memory().into();
-            writeln!(Stdout, "{object}")?;
+            writeln!(Report, "{object}")?;
         } else if !quiet {
             write!(Stderr, "{}", summary(name.as_str(), report));
         }

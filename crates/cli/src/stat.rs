@@ -5,7 +5,7 @@ use serde_json::json;
 use wellspring_client::{Client, Host, TreeOptions};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
-use wellspring_console::output::{Stderr, Stdout};
+use wellspring_console::output::{Report, Stderr};
 use wellspring_console::units::counted;
 use wellspring_net::store::Digest;
 use wellspring_net::store::tree::listing::{Content, Cursor};
@@ -52,7 +52,7 @@ pub async fn run(args: &StatArgs) -> Result<(), Failed> {
     for host in hosts {
         match interrupt.guard(ask(&client, host, &args.from)).await? {
             Ok(one) => {
-                writeln!(Stdout, "{}", shown(host, &one, args.json))?;
+                writeln!(Report, "{}", shown(host, &one, args.json))?;
                 found.push(one.2);
             }
             Err(error) => {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -9,11 +10,13 @@ use clap::Args;
 use serde_json::json;
 use wellspring_client::TreeOptions;
 use wellspring_console::exit::Failed;
-use wellspring_console::interrupt::Interrupt;
-use wellspring_console::output::{Stderr, Stdout};
+use wellspring_console::interrupt::{Interrupt, detached};
+use wellspring_console::output::{Report, Stderr};
+use wellspring_console::units::counted;
 use wellspring_net::store::Digest;
-use wellspring_net::store::tree::listing::{Content, Cursor, Keeps, ListingError};
+use wellspring_net::store::tree::listing::{Content, Cursor, Keeps, ListingError, SkipReason};
 use wellspring_net::store::tree::{LinksOut, Scan, scan};
+use wellspring_store::atomic_file::{AtomicFile, Existing};
 
 use crate::connect::client;
 use crate::exit;
@@ -22,8 +25,9 @@ use crate::transfer::{NetworkArgs, TreeLocation};
 
 /// Read all files of a directory again, and compare their bytes with a host's or with saved digests.
 ///
-/// Each file that differs, is missing or is too much is printed. Directories, links, modes and times are not compared
-/// (`get --dry-run` does). Saved digests have the form of `b3sum`, which can check them as well.
+/// Each file that differs, is missing or is too much is printed. Directories, links, devices, sockets, pipes, modes and
+/// times are not compared (`get --dry-run` compares what a transfer moves). Saved digests have the form of `b3sum`, which
+/// can check them as well.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -41,7 +45,8 @@ pub struct VerifyArgs {
     /// Compare with the digests in a file: `DIGEST  PATH`, one a line.
     #[arg(long, value_name = "FILE", conflicts_with = "with")]
     manifest: Option<PathBuf>,
-    /// Write the digests to a file, which must not exist; `-` is standard output.
+    /// Write the digests to a file, which must not exist; `-` is standard output. If a file cannot be read, or has a name
+    /// that objects cannot have, nothing is written, and the command fails.
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
     /// Print the result as a JSON object.
@@ -53,19 +58,27 @@ pub struct VerifyArgs {
     network: NetworkArgs,
 }
 
-/// Digests of files by their paths; none for what cannot be read.
-type Digests = BTreeMap<String, Option<Digest>>;
+/// Files named in a message at most.
+const NAMED: usize = 20;
+
+/// Digests of files by their paths, or why there is none.
+type Files = BTreeMap<String, Result<Digest, SkipReason>>;
 
 pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
+    if let Some(path) = args.save.as_deref().filter(|path| is_taken(path)) {
+        return Err(exit::target_exists(path.display()));
+    }
     let expected = match (&args.manifest, &args.with) {
-        (Some(path), _) => Some(read_manifest(path)?),
+        (Some(path), _) => {
+            let path = path.clone();
+            Some(interrupt.guard(detached(move || read_manifest(&path))).await??)
+        }
         (None, Some(from)) => Some(interrupt.guard(of_hosts(args, from)).await??),
         (None, None) => None,
     };
     let directory = args.directory.clone();
-    let here = tokio::task::spawn_blocking(move || of_directory(&directory));
-    let here = interrupt.guard(here).await?.map_err(|_| Failed::other("the program ends"))??;
+    let here = interrupt.guard(detached(move || of_directory(&directory))).await??;
     if let Some(path) = &args.save {
         save(path, &here)?;
     }
@@ -75,13 +88,13 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
         counts[kind] += 1;
         match args.json {
             true => Ok(()),
-            false => writeln!(Stdout, "{} {path}", ["differs", "missing", "extra  "][kind]),
+            false => writeln!(Report, "{} {path}", ["differs", "missing", "extra  "][kind]),
         }
     };
     for (path, digest) in &expected {
         match here.get(path) {
             None => say(1, path)?,
-            Some(found) if found.is_none() || found != digest => say(0, path)?,
+            Some(found) if found != digest => say(0, path)?,
             Some(_) => {}
         }
     }
@@ -93,7 +106,7 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
         let files = here.len();
         let object =
             json!({"files": files, "differing": differing, "missing": missing, "extra": extra});
-        writeln!(Stdout, "{object}")?;
+        writeln!(Report, "{object}")?;
     }
     if counts == [0; 3] {
         if !quiet && !args.json {
@@ -117,17 +130,20 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
 }
 
 /// Digests of what hosts have.
-async fn of_hosts(args: &VerifyArgs, from: &TreeLocation) -> Result<Digests, Failed> {
+async fn of_hosts(args: &VerifyArgs, from: &TreeLocation) -> Result<Files, Failed> {
     let client = client(&args.keys, &args.network)?;
     let options = TreeOptions::new(from.directory.clone()).checksum(true);
     let listing = client.list(&from.hosts, &options).await;
     let listing = listing.map_err(|error| exit::of_tree(&error, "listing"))?;
     let wrong = |error| Failed::new(exit::BAD_DIGEST, format!("the host sent {error}"));
-    of_listing(&listing.bytes, false).map_err(wrong)
+    let mut files = of_listing(&listing.bytes).map_err(wrong)?;
+    // What a host cannot serve is not there for anybody else.
+    files.retain(|_, digest| digest.is_ok());
+    Ok(files)
 }
 
 /// Digests of what is in a directory.
-fn of_directory(directory: &Path) -> Result<Digests, Failed> {
+fn of_directory(directory: &Path) -> Result<Files, Failed> {
     let shown = directory.display().to_string();
     let root = File::open(directory).map_err(|error| Failed::system(&shown, &error))?;
     if !root.metadata().is_ok_and(|meta| meta.is_dir()) {
@@ -142,30 +158,30 @@ fn of_directory(directory: &Path) -> Result<Digests, Failed> {
     };
     let listing = scan(&OwnedFd::from(root), how);
     let listing = listing.map_err(|error| Failed::other(format!("{shown}: {error}")))?;
-    of_listing(listing.as_bytes(), true).map_err(|error| Failed::other(error.to_string()))
+    of_listing(listing.as_bytes()).map_err(|error| Failed::other(error.to_string()))
 }
 
-/// Digests in a listing; `all` says whether what is skipped is in it, too.
-fn of_listing(listing: &[u8], all: bool) -> Result<Digests, ListingError> {
-    let mut digests = Digests::new();
+/// The files in a listing: what has bytes.
+fn of_listing(listing: &[u8]) -> Result<Files, ListingError> {
+    let mut files = Files::new();
     let mut cursor = Cursor::new(listing)?;
     while let Some(entry) = cursor.next_entry()? {
         let digest = match entry.content {
             // Nobody reads a file without bytes.
-            Content::File { digest: None, .. } => Some(Digest(*blake3::hash(b"").as_bytes())),
-            Content::File { digest, .. } => digest.map(Digest),
-            Content::Skipped(_) if all => None,
-            _ => continue,
+            Content::File { digest, .. } => Ok(digest.map_or(Digest::of_nothing(), Digest)),
+            Content::Skipped(SkipReason::LeadsOut | SkipReason::Special) => continue,
+            Content::Skipped(reason) => Err(reason),
+            Content::Directory | Content::Link { .. } => continue,
         };
-        digests.insert(entry.path.to_owned(), digest);
+        files.insert(entry.path.to_owned(), digest);
     }
-    Ok(digests)
+    Ok(files)
 }
 
-fn read_manifest(path: &Path) -> Result<Digests, Failed> {
+fn read_manifest(path: &Path) -> Result<Files, Failed> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| Failed::system(&shown, &error))?;
-    let mut digests = Digests::new();
+    let mut digests = Files::new();
     for (number, line) in text.lines().enumerate() {
         let entry =
             line.split_once("  ").and_then(|(digest, path)| Some((digest.parse().ok()?, path)));
@@ -175,23 +191,51 @@ fn read_manifest(path: &Path) -> Result<Digests, Failed> {
                 Failed::usage(text).hint("`wellspring verify DIR --save FILE` writes such a file.")
             );
         };
-        digests.insert(path.to_owned(), Some(digest));
+        digests.insert(path.to_owned(), Ok(digest));
     }
     Ok(digests)
 }
 
-fn save(path: &Path, digests: &Digests) -> Result<(), Failed> {
+/// Whether something has that name already.
+fn is_taken(path: &Path) -> bool {
+    path != Path::new("-") && path.symlink_metadata().is_ok()
+}
+
+/// Writes all digests, or nothing.
+fn save(path: &Path, files: &Files) -> Result<(), Failed> {
     let mut text = String::new();
-    for (path, digest) in digests {
-        if let Some(digest) = digest {
-            text.push_str(&format!("{digest}  {path}\n"));
+    for (path, digest) in files {
+        match digest {
+            Ok(digest) => text.push_str(&format!("{digest}  {path}\n")),
+            Err(_) => return Err(without_digests(files)),
         }
     }
     if path == Path::new("-") {
-        return Ok(write!(Stdout, "{text}")?);
+        return Ok(write!(Report, "{text}")?);
     }
-    if path.symlink_metadata().is_ok() {
-        return Err(exit::target_exists(path.display()));
+    let written = AtomicFile::create(path, Existing::Keep).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.finish()
+    });
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => exit::target_exists(path.display()),
+        _ => Failed::system(path.display(), &error),
+    })
+}
+
+/// Digests of all cannot be saved: a later comparison would find the others too many.
+fn without_digests(files: &Files) -> Failed {
+    let reasons = files.iter().filter_map(|(path, digest)| Some((path, digest.err()?)));
+    let mut text =
+        format!("{} cannot be saved:", counted(reasons.clone().count() as u64, "digest"));
+    for (path, reason) in reasons.clone().take(NAMED) {
+        text.push_str(&format!("\n  {path} {reason}"));
     }
-    std::fs::write(path, text).map_err(|error| Failed::system(path.display(), &error))
+    if reasons.count() > NAMED {
+        text.push_str("\n  ...");
+    }
+    Failed::other(text).hint(
+        "Nothing was written. Make these files readable by who runs the command, give them other names, or move them out of \
+         the directory.",
+    )
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 
 use crate::children;
 use crate::exit::Failed;
@@ -125,6 +126,22 @@ pub async fn with_children(
     }
 }
 
+/// Runs work that may wait for ever, such as a read of a pipe, on a thread of its own. Nobody waits for that thread when
+/// the command ends: a signal [ends](Interrupt::guard) the command at once, and the thread with it.
+///
+/// # Errors
+/// What `work` fails with, or the system's.
+pub async fn detached<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Failed> + Send + 'static,
+) -> Result<T, Failed> {
+    let (done, ended) = oneshot::channel();
+    // Whoever waited may be gone.
+    let run = move || drop(done.send(work()));
+    let started = std::thread::Builder::new().spawn(run);
+    started.map_err(|error| Failed::system("cannot start threads", &error))?;
+    ended.await.unwrap_or_else(|_| Err(Failed::other("a thread ended before its work was done")))
+}
+
 /// Whether a closed terminal ends the program: not under `nohup`, which has the signal ignored and
 /// must not be overruled. Where the system does not report it, the signal is left as it is.
 pub fn hang_up_counts() -> bool {
@@ -133,4 +150,41 @@ pub fn hang_up_counts() -> bool {
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     // The lowest bit is signal 1, SIGHUP.
     ignored.is_some_and(|mask| mask & 1 == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_detached_work() {
+        let runtime = Builder::new_multi_thread().worker_threads(1).build().expect("threads");
+        let (end, until_end) = channel::<()>();
+        let (begin, begun) = oneshot::channel();
+        let work = detached(move || {
+            begin.send(()).expect("waited for");
+            until_end.recv().map_err(|_| Failed::other("told to end"))
+        });
+        runtime.block_on(async {
+            tokio::select! {
+                _ = work => panic!("it has not ended"),
+                begun = begun => begun.expect("begun"),
+            }
+        });
+        // Waits for all threads of the runtime, however long they take.
+        drop(runtime);
+        end.send(()).expect("it goes on without the runtime");
+    }
+
+    #[test]
+    fn detached_work_gives_its_result_and_a_panic_is_an_error() {
+        let runtime = Builder::new_current_thread().build().expect("threads");
+        assert!(matches!(runtime.block_on(detached(|| Ok(7))), Ok(7)));
+        let failed = runtime.block_on(detached::<()>(|| panic!("on purpose")));
+        assert!(failed.is_err_and(|failed| failed.message.is_some()));
+    }
 }

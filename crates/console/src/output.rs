@@ -19,6 +19,24 @@ impl Stdout {
     }
 }
 
+/// Standard output, for a report before the verdict of a command: a reader who has seen enough and goes away does not
+/// end the command, whose exit status still counts.
+#[derive(Clone, Copy, Debug)]
+pub struct Report;
+
+impl Report {
+    /// What `write!` calls.
+    ///
+    /// # Errors
+    /// The system's, but for a pipe that its reader closed.
+    pub fn write_fmt(self, text: fmt::Arguments<'_>) -> Result<(), StdoutError> {
+        match Stdout.write_fmt(text) {
+            Err(error) if error.is_closed() => Ok(()),
+            written => written,
+        }
+    }
+}
+
 /// Standard error, for `write!` and `writeln!`: unlike `eprintln!` it does not panic. It may be
 /// closed, and that is no reason to fail.
 #[derive(Clone, Copy, Debug)]

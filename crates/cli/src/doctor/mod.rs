@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use wellspring_client::{Client, ClientConfig, FetchError, Greeting, Host, Update, Updates};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
-use wellspring_console::output::{Stderr, Stdout};
+use wellspring_console::output::{Report, Stderr};
 use wellspring_console::units::bytes;
 use wellspring_net::driver::{DriverConfig, DscpMap};
 use wellspring_net::socket::{Interface, TrimTap, largest_payload_towards};
@@ -87,9 +87,9 @@ pub async fn run(args: &DoctorArgs, quiet: bool) -> Result<(), Failed> {
     }
     let checks = interrupt.guard(examine(args)).await??;
     if args.json {
-        writeln!(Stdout, "{}", check::to_json(&args.host.to_string(), &checks))?;
+        writeln!(Report, "{}", check::to_json(&args.host.to_string(), &checks))?;
     } else {
-        write!(Stdout, "{}", check::to_table(&checks))?;
+        write!(Report, "{}", check::to_table(&checks))?;
     }
     if check::worst(&checks) < Verdict::Failure {
         return Ok(());

@@ -15,10 +15,14 @@ use wellspring_net::store::{Existing, ObjectName};
 
 use crate::transfer::{Location, Source};
 
+use super::kept;
+
 /// Groups that are fetched at one time.
 const AT_ONCE: usize = 64;
 /// Objects of a group that are fetched at one time, where they are fetched by themselves.
 const OBJECTS_AT_ONCE: usize = 4;
+/// Objects of a group that are compared with what is in place at one time.
+const COMPARED_AT_ONCE: usize = 16;
 
 /// Objects of one directory of the same hosts: file names there.
 pub(super) struct Group {
@@ -29,6 +33,23 @@ pub(super) struct Group {
 
 /// Objects by their file names: each is here, or why it is not.
 type Became = BTreeMap<String, Option<String>>;
+
+/// What is heard of a group while it is fetched.
+#[derive(Default)]
+struct Heard {
+    became: Became,
+    /// What had the right length and time, and was not moved.
+    kept: BTreeSet<String>,
+}
+
+impl Heard {
+    /// Notes what was not moved. What was fetched, and is kept where the directory is listed once more, is right.
+    fn keep(&mut self, path: String) {
+        if self.became.insert(path.clone(), None) != Some(None) {
+            self.kept.insert(path);
+        }
+    }
+}
 
 /// What became of a group.
 #[derive(Default)]
@@ -47,6 +68,21 @@ impl Fetched {
     fn ended_by(error: TreeError, mut became: Became) -> Fetched {
         became.retain(|_, reason| reason.is_some());
         Fetched { became, error: Some(error), ..Fetched::default() }
+    }
+
+    fn add(&mut self, other: Fetched) {
+        self.became.extend(other.became);
+        self.files += other.files;
+        self.bytes += other.bytes;
+        if self.error.is_none() {
+            self.error = other.error;
+        }
+    }
+
+    /// Notes that an object is not here.
+    fn fail(&mut self, name: String, error: FetchError) {
+        self.became.insert(name, Some(in_a_line(&error)));
+        self.error.get_or_insert(TreeError::Fetch(error));
     }
 }
 
@@ -103,45 +139,75 @@ impl Group {
     /// By the directory's listing, with small objects in packs; one by one where hosts differ in what else they have
     /// there, or in its times.
     async fn fetch(&self, into: &Arc<Destination>, updates: Updates) -> Fetched {
-        let fetched = self.fetch_together(into, updates.clone()).await;
+        let (fetched, kept) = self.fetch_together(into, updates.clone()).await;
         match &fetched.error {
             Some(TreeError::Disagreement(_) | TreeError::Fetch(FetchError::Differ { .. })) => {
-                self.fetch_singly(into, updates).await
+                self.fetch_singly(into, &self.names, updates).await
             }
-            _ => fetched,
+            _ => self.mend_kept(into, kept, fetched).await,
         }
     }
 
-    async fn fetch_together(&self, into: &Destination, updates: Updates) -> Fetched {
+    /// Gives what was kept for its length and time, too.
+    async fn fetch_together(
+        &self,
+        into: &Destination,
+        updates: Updates,
+    ) -> (Fetched, BTreeSet<String>) {
         let options = TreeOptions::new(self.directory.clone())
             .level(true)
             .filter(filter(self))
             .cut(into.cut)
             .updates(updates);
-        let here = Arc::new(Mutex::new(Became::new()));
-        let noted = Arc::clone(&here);
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let noted = Arc::clone(&heard);
         let hear = Arc::new(move |change: TreeChange| note(&noted, change));
         let report = into.client.fetch_tree(&self.hosts, &options, &into.directory, hear).await;
-        let became = std::mem::take(&mut *here.lock().unwrap_or_else(PoisonError::into_inner));
+        let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(PoisonError::into_inner));
+        let Heard { became, kept } = heard;
         match report {
-            Ok(report) => Fetched {
-                became,
-                files: report.fetched_files,
-                bytes: report.fetched_bytes,
-                error: None,
-            },
-            Err(error) => Fetched::ended_by(error, became),
+            Ok(report) => {
+                let (files, bytes) = (report.fetched_files, report.fetched_bytes);
+                (Fetched { became, files, bytes, error: None }, kept)
+            }
+            Err(error) => (Fetched::ended_by(error, became), BTreeSet::new()),
         }
     }
 
-    async fn fetch_singly(&self, into: &Arc<Destination>, updates: Updates) -> Fetched {
+    /// Fetches what was kept for its length and time, and has other bytes.
+    async fn mend_kept(
+        &self,
+        into: &Arc<Destination>,
+        kept: BTreeSet<String>,
+        mut fetched: Fetched,
+    ) -> Fetched {
+        let compare = kept.into_iter().map(|name| {
+            let (object, path) = (self.name_of(&name), into.directory.join(&name));
+            let (into, hosts) = (Arc::clone(into), self.hosts.clone());
+            async move { (name, kept::differs(&into.client, &hosts, &object, path).await) }
+        });
+        let mut wrong = BTreeSet::new();
+        for (name, differs) in together(COMPARED_AT_ONCE, compare).await {
+            match differs {
+                Ok(false) => {}
+                Ok(true) => _ = wrong.insert(name),
+                Err(error) => fetched.fail(name, error),
+            }
+        }
+        fetched.add(self.fetch_singly(into, &wrong, Updates::default()).await);
+        fetched
+    }
+
+    async fn fetch_singly(
+        &self,
+        into: &Arc<Destination>,
+        names: &BTreeSet<String>,
+        updates: Updates,
+    ) -> Fetched {
         let mut fetched = Fetched::default();
-        let parts = updates.parts(self.names.len());
-        let fetches = self.names.iter().zip(parts).map(|(name, updates)| {
-            let path = self.directory.as_ref().map(|directory| format!("{directory}/{name}"));
-            let object = ObjectName::new(path.as_ref().unwrap_or(name));
-            let object = object.expect("the name of an object that was named");
-            let options = FetchOptions::new(object).cut(into.cut).updates(updates);
+        let parts = updates.parts(names.len());
+        let fetches = names.iter().zip(parts).map(|(name, updates)| {
+            let options = FetchOptions::new(self.name_of(name)).cut(into.cut).updates(updates);
             // What was there before was asked about, or was not there.
             let existing = Existing::Replace;
             let target = Target::File { path: into.directory.join(name), existing };
@@ -149,22 +215,24 @@ impl Group {
             async move { into.client.fetch(&hosts, &options, target).await }
         });
         let reports = together(OBJECTS_AT_ONCE, fetches).await;
-        for (name, report) in self.names.iter().zip(reports) {
-            let became = match report {
+        for (name, report) in names.iter().zip(reports) {
+            match report {
                 Ok(report) => {
                     fetched.files += 1;
                     fetched.bytes += report.size;
-                    None
+                    fetched.became.insert(name.clone(), None);
                 }
-                Err(error) => {
-                    let reason = in_a_line(&error);
-                    fetched.error.get_or_insert(TreeError::Fetch(error));
-                    Some(reason)
-                }
-            };
-            fetched.became.insert(name.clone(), became);
+                Err(error) => fetched.fail(name.clone(), error),
+            }
         }
         fetched
+    }
+
+    /// The object of that file name.
+    fn name_of(&self, name: &str) -> ObjectName {
+        let path = self.directory.as_ref().map(|directory| format!("{directory}/{name}"));
+        let object = ObjectName::new(path.as_deref().unwrap_or(name));
+        object.expect("the name of an object that was named")
     }
 
     /// An object as it was named.
@@ -206,18 +274,21 @@ fn filter(group: &Group) -> TreeFilter {
 }
 
 /// Notes what became of an object: here, or why not.
-fn note(here: &Mutex<Became>, change: TreeChange) {
-    let mut here = here.lock().unwrap_or_else(PoisonError::into_inner);
+fn note(heard: &Mutex<Heard>, change: TreeChange) {
+    let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
     match change {
-        TreeChange::Fetched(path, _) | TreeChange::Made(path) | TreeChange::Kept(path) => {
-            here.insert(path, None);
+        TreeChange::Fetched(path, _) => {
+            heard.kept.remove(&path);
+            heard.became.insert(path, None);
         }
+        // A file that is made is one of which the mode alone was another.
+        TreeChange::Made(path) | TreeChange::Kept(path) => heard.keep(path),
         TreeChange::Skipped(path, reason) => {
-            here.insert(path, Some(reason.to_string()));
+            heard.became.insert(path, Some(reason.to_string()));
         }
         TreeChange::LinkLeftOut(path) => {
             let reason = "is a symbolic link: name the file that it leads to";
-            here.insert(path, Some(reason.to_owned()));
+            heard.became.insert(path, Some(reason.to_owned()));
         }
         _ => {}
     }

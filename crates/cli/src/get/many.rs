@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wellspring_client::{Client, ClientConfig, TreeError};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
-use wellspring_console::output::{Stderr, Stdout};
+use wellspring_console::output::{Report, Stderr};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 
@@ -111,7 +111,7 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     display.finish();
     let elapsed = began.elapsed();
     if args.report.json {
-        writeln!(Stdout, "{}", outcome.account(directory, elapsed.as_secs_f64()))?;
+        writeln!(Report, "{}", outcome.account(directory, elapsed.as_secs_f64()))?;
     } else if !quiet {
         let there = outcome.objects - outcome.failed.len();
         let rate = outcome.bytes as f64 * 8.0 / elapsed.as_secs_f64().max(1e-9);

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{Read, Seek, Write};
 
 use wellspring_console::exit::Failed;
+use wellspring_console::interrupt::detached;
 use wellspring_console::units::bytes;
 
 use crate::exit;
@@ -13,8 +14,7 @@ const CHUNK: usize = 1 << 20;
 
 /// Reads standard input to its end into a file without a name.
 pub async fn spool(limit: u64) -> Result<File, Failed> {
-    let work = move || keep(std::io::stdin().lock(), limit);
-    tokio::task::spawn_blocking(work).await.map_err(|_| Failed::other("the program ends"))?
+    detached(move || keep(std::io::stdin().lock(), limit)).await
 }
 
 fn keep(mut input: impl Read, limit: u64) -> Result<File, Failed> {

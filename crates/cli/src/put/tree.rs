@@ -11,7 +11,7 @@ use wellspring_client::{
 };
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
-use wellspring_console::output::{Stderr, Stdout, table};
+use wellspring_console::output::{Report, Stderr, table};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::ObjectName;
@@ -88,7 +88,7 @@ impl Put<'_> {
         };
         if let Some(report) = report {
             if self.report.json {
-                writeln!(Stdout, "{}", account(&shown_there, report, args.dry_run))?;
+                writeln!(Report, "{}", account(&shown_there, report, args.dry_run))?;
             } else if !quiet {
                 write!(Stderr, "{}", summary(&shown_there, report, args.dry_run));
             }

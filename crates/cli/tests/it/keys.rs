@@ -205,6 +205,28 @@ fn without_keys_a_server_stays_on_loopback_unless_it_says_insecure() {
 }
 
 #[test]
+fn a_directory_without_keys_that_the_variable_names_is_no_consent_to_go_without() {
+    let place = Place::new();
+    let serving = place.serve(&place.replica("served", b"x"), &["--insecure", "--allow-put"]);
+    let (empty, file, out) = (place.dir("empty"), place.path("secret"), place.path("out"));
+    std::fs::write(&file, b"secret").expect("written");
+    let host = serving.address.to_string();
+    let object = format!("{host}/object");
+    let get = ["get", &object, "-o", text(&out)];
+    let commands = [&["put", text(&file), &host][..], &get, &["stat", &object]];
+    for (command, keys) in commands.into_iter().flat_map(|c| [(c, &empty), (c, &out)]) {
+        let refused = of(keys, command);
+        assert_eq!(refused.status, 2, "{command:?}: {}", refused.err);
+        for part in ["no keys in", "WELLSPRING_KEYS", "wellspring key new", "--insecure"] {
+            assert!(refused.err.contains(part), "{command:?}: {}", refused.err);
+        }
+    }
+    assert!(!place.path("served/secret").exists() && !out.exists());
+    let aloud = of(&empty, &[&get[..], &["--insecure"]].concat());
+    assert!(aloud.status == 0 && aloud.err.contains("WARNING"), "{}", aloud.err);
+}
+
+#[test]
 fn a_key_that_others_can_read_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();

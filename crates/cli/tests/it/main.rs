@@ -1,5 +1,6 @@
 //! Tests of the command, by its binary.
 
+mod closed_output;
 mod demo;
 mod doctor;
 mod documents;
@@ -22,6 +23,7 @@ mod mistakes;
 mod names;
 mod operation;
 mod packaging;
+mod pipes;
 mod put;
 mod replicas;
 mod support;
@@ -31,3 +33,4 @@ mod top;
 mod trees;
 mod tutorial;
 mod ui;
+mod verify;

@@ -288,16 +288,18 @@ fn caps_are_kept() {
     assert_eq!(listing(&dir), [""; 0]);
 }
 
-/// A put of 8 MB that is interrupted after a tenth.
-fn interrupt_a_put(place: &Place, receiver: &Server, seed: u64, more: &[&str]) {
+/// A put of 8 MB that is interrupted after a tenth, and what it says.
+fn interrupt_a_put(place: &Place, receiver: &Server, seed: u64, more: &[&str]) -> String {
     let file = file(place, &random_bytes(8_000_000, seed));
     let to = hosts(&[receiver]);
     let put = [&["put", text(&file), &to, "--inject-send-rate", "40M"], more].concat();
     let put = Transfer::start(&put);
     put.wait_for_part(0.1);
     put.interrupt();
-    assert_eq!(put.end().code, Some(130));
+    let ended = put.end();
+    assert_eq!(ended.code, Some(130), "{ended:?}");
     receiver.wait_for("receive_failed");
+    ended.text
 }
 
 fn holds_one_kept_part(place: &Place) -> bool {
@@ -309,7 +311,8 @@ fn holds_one_kept_part(place: &Place) -> bool {
 fn an_interrupted_put_leaves_what_the_next_needs() {
     let place = Place::new();
     let [a] = &takers(&place);
-    interrupt_a_put(&place, a, 8, &[]);
+    let said = interrupt_a_put(&place, a, 8, &[]);
+    assert!(said.contains("run it again to send what is missing"), "{said}");
     wait_until(|| "a part that is kept", || holds_one_kept_part(&place));
 }
 
@@ -317,7 +320,8 @@ fn an_interrupted_put_leaves_what_the_next_needs() {
 fn an_interrupted_put_that_is_not_to_be_resumed_leaves_nothing_at_the_receiver() {
     let place = Place::new();
     let [a] = &takers(&place);
-    interrupt_a_put(&place, a, 8, &["--no-resume"]);
+    let said = interrupt_a_put(&place, a, 8, &["--no-resume"]);
+    assert!(said.contains("nothing is left behind"), "{said}");
     wait_until_empty(&place.path("taker0"));
 }
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -68,6 +68,22 @@ impl Place {
         command.arg(self.path("cache")).arg(dir);
         Server::start(command)
     }
+}
+
+/// Writes a file below a directory.
+pub fn write(root: &Path, path: &str, bytes: &[u8]) {
+    let path = root.join(path);
+    std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+    std::fs::write(&path, bytes).expect("write");
+}
+
+/// Runs the program to its end.
+pub fn output(arguments: &[&str]) -> Output {
+    program().args(arguments).output().expect("runs")
+}
+
+pub fn shown(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Bytes that do not compress and do not repeat.

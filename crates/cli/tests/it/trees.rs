@@ -3,26 +3,14 @@
 use std::io::Write;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Output, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use wellspring_testkit::wait::wait_until;
 
-use crate::support::{Place, Transfer, listing, program, random_bytes, run, text};
-
-fn write(root: &Path, path: &str, bytes: &[u8]) {
-    let path = root.join(path);
-    std::fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
-    std::fs::write(&path, bytes).expect("write");
-}
-
-fn output(arguments: &[&str]) -> Output {
-    program().args(arguments).output().expect("runs")
-}
-
-fn shown(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use crate::support::{
+    Place, Transfer, listing, output, program, random_bytes, run, shown, text, write,
+};
 
 #[test]
 fn a_directory_is_listed_fetched_and_fetched_again() {
@@ -124,6 +112,40 @@ fn many_objects_come_by_one_call_and_those_that_are_missing_are_named() {
         missing.text
     );
     assert_eq!(listing(&other), ["1"]);
+}
+
+#[test]
+fn objects_in_place_whose_bytes_alone_are_wrong_are_replaced_by_force() {
+    let place = Place::new();
+    let (served, to) = (place.dir("served"), place.path("here"));
+    for name in ["d/x", "d/y", "d/z"] {
+        write(&served, name, &random_bytes(50_000, 7));
+    }
+    let server = place.serve(&served, &[]);
+    let at = ["x", "y", "z"].map(|name| format!("{}/d/{name}", server.address));
+    let get = |with: &[&str]| {
+        run(&[&["get", &at[0], &at[1], &at[2], "-o", text(&to)][..], with].concat()).success()
+    };
+    get(&[]);
+    let decay = |name: &str| {
+        let path = to.join(name);
+        let time = path.metadata().expect("stat").modified().expect("a time");
+        let mut bytes = std::fs::read(&path).expect("read");
+        bytes[40_000] ^= 1;
+        std::fs::write(&path, bytes).expect("write");
+        let file = std::fs::File::options().write(true).open(&path).expect("open");
+        file.set_modified(time).expect("a time");
+    };
+    decay("x");
+    // One of which the mode is another, too, which is set without moving it.
+    decay("y");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(to.join("y"), mode).expect("a mode");
+    assert_eq!(get(&["--force"]).summary["objects_fetched"], 2);
+    for name in ["x", "y", "z"] {
+        let read = std::fs::read(to.join(name)).expect("read");
+        assert!(read == random_bytes(50_000, 7), "{name}");
+    }
 }
 
 #[test]
@@ -265,39 +287,6 @@ fn standard_input_is_put_and_hosts_are_asked_what_they_have() {
     assert!(tree.contains("\"files\":1") && tree.contains("\"bytes\":300000"), "{tree}");
     let none = output(&["stat", &format!("{}/none", server.address)]);
     assert_eq!(none.status.code(), Some(4), "{}", shown(&none.stderr));
-}
-
-#[test]
-fn files_are_read_again_and_compared_with_a_host_or_with_saved_digests() {
-    let place = Place::new();
-    let (served, here) = (place.dir("served"), place.dir("here"));
-    for dir in [&served, &here] {
-        write(dir, "d/a", b"same");
-        write(dir, "void", b"");
-        write(dir, "b", b"bytes");
-    }
-    let server = place.serve(&served, &[]);
-    let root = format!("{}/", server.address);
-    let (manifest, directory) = (place.path("digests"), text(&here).to_owned());
-    let verify = |more: &[&str]| output(&[&["verify", &directory], more].concat());
-    assert!(verify(&[&root]).status.success());
-    assert!(verify(&["--save", text(&manifest)]).status.success());
-    assert_eq!(verify(&["--save", text(&manifest)]).status.code(), Some(8), "it exists");
-    assert!(verify(&["--manifest", text(&manifest)]).status.success());
-    // One bit, and the old time.
-    let time = here.join("b").metadata().expect("stat").modified().expect("a time");
-    write(&here, "b", b"bytet");
-    let file = std::fs::File::options().write(true).open(here.join("b")).expect("open");
-    file.set_modified(time).expect("a time");
-    std::fs::remove_file(here.join("void")).expect("removed");
-    write(&here, "more", b"more");
-    for with in [&[&root[..]][..], &["--manifest", text(&manifest)]] {
-        let found = verify(with);
-        assert_eq!(found.status.code(), Some(7), "{}", shown(&found.stderr));
-        assert_eq!(shown(&found.stdout), "differs b\nmissing void\nextra   more\n");
-    }
-    let json = shown(&verify(&[&root, "--json"]).stdout);
-    assert_eq!(json, "{\"differing\":1,\"extra\":1,\"files\":3,\"missing\":1}\n");
 }
 
 #[test]
