@@ -1,4 +1,4 @@
-//! How much of a part is written, from its beginning on without a gap.
+//! The length of what is written of a part, from its beginning on without a gap.
 
 use std::collections::BTreeMap;
 use std::io;
