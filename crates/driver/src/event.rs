@@ -148,8 +148,8 @@ pub enum SessionEvent<R = ReceiveStats, S = SendStats> {
     },
     /// This receiver was taken out of its group and is served by unicast: leave the group.
     MovedToUnicast,
-    /// A block was wrong, and any member of the group could have forged its symbols: no more are taken from the group. The
-    /// sender is to go on by unicast.
+    /// A block was wrong, or a symbol announced other bytes, and any member of the group could have forged it: no more are
+    /// taken from the group. The sender is to go on by unicast.
     LeftGroup,
     /// A receiver has all it wanted.
     ReceiverFinished {

@@ -8,6 +8,7 @@ use crossbeam_channel::Receiver;
 use wellspring_core::{HostId, Time};
 use wellspring_trust::{ChannelId, Opened, without_keys};
 use wellspring_wire::control::{Parsed, RefusalCode, Reply, emit_reply, parse};
+use wellspring_wire::scdp::is_symbol;
 
 use crate::clock::sleep_until;
 use crate::event::{ControlMessage, ControlSink, KeyTrouble};
@@ -191,7 +192,8 @@ impl EventLoop {
                 let own = self.host.network.socket();
                 let socket = self.inlets.groups.socket(number).unwrap_or(own);
                 let outcome = socket.receive(batch).map(|_| batch.is_full());
-                more |= self.take_in_from(0, outcome, batch, |inlets, _| {
+                let of_group = number != Groups::MAIN;
+                more |= self.take_in_from((0, of_group), outcome, batch, |inlets, _| {
                     inlets.groups.mark_drained(number);
                 });
             }
@@ -200,7 +202,7 @@ impl EventLoop {
             if self.host.network.ports.is_readable(port) {
                 let socket = &self.host.network.ports.sockets()[usize::from(port)];
                 let outcome = socket.receive(batch).map(|_| batch.is_full());
-                more |= self.take_in_from(port, outcome, batch, |_, network| {
+                more |= self.take_in_from((port, false), outcome, batch, |_, network| {
                     network.ports.mark_drained(port);
                 });
             }
@@ -208,11 +210,11 @@ impl EventLoop {
         more
     }
 
-    /// Takes in what a receive at a port came to: whether it filled the batch. Calls `drained` if the socket has no
-    /// more; true if there may be more.
+    /// Takes in what a receive at a port, or at a group's socket, came to: whether it filled the batch. Calls `drained` if
+    /// the socket has no more; true if there may be more.
     fn take_in_from(
         &mut self,
-        port: u8,
+        at: (u8, bool),
         outcome: io::Result<bool>,
         batch: &ReceiveBatch,
         drained: impl Fn(&mut Inlets, &mut Network),
@@ -226,7 +228,7 @@ impl EventLoop {
         match outcome {
             Ok(_) => {
                 self.host.counters.calls += 1;
-                self.take_in(port, batch);
+                self.take_in(at, batch);
             }
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
                 self.host.counters.errors += 1;
@@ -251,7 +253,9 @@ impl EventLoop {
         let now = self.host.clock.now();
         let more = taps.receive(TRIMS_A_TURN, |port, trimmed| {
             let (from, local) = (trimmed.from, None);
-            let mut origin = Origin { from, local, dscp: 0, ecn: 0, port, path: 0, holder: None };
+            let (dscp, ecn, to_group) = (0, 0, false);
+            let mut origin =
+                Origin { from, local, dscp, ecn, port, to_group, path: 0, holder: None };
             let host = self.known_host(&mut origin);
             self.host.counters.datagrams += 1;
             self.on_datagram(now, &origin, host, trimmed.bytes);
@@ -260,11 +264,14 @@ impl EventLoop {
         more
     }
 
-    fn take_in(&mut self, port: u8, batch: &ReceiveBatch) {
+    fn take_in(&mut self, (port, of_group): (u8, bool), batch: &ReceiveBatch) {
         for received in batch.iter() {
             let now = self.host.clock.now();
             let Received { from, local, dscp, ecn, .. } = received;
-            let mut origin = Origin { from, local, dscp, ecn, port, path: 0, holder: None };
+            // On some systems a group's datagrams come to other sockets of its port, too.
+            let to_group = of_group || local.is_some_and(|local| local.is_multicast());
+            let mut origin =
+                Origin { from, local, dscp, ecn, port, to_group, path: 0, holder: None };
             let host = self.known_host(&mut origin);
             let counters = &mut self.host.counters;
             counters.batches += 1;
@@ -324,6 +331,11 @@ impl EventLoop {
 
     /// Opens a datagram if this host has keys, and takes it in.
     fn on_datagram(&mut self, now: Time, origin: &Origin, host: Option<HostId>, datagram: &[u8]) {
+        // What else there is asks for an answer, and each member would send one to whoever its source is said to be.
+        if origin.to_group && !is_symbol(datagram) {
+            self.host.counters.not_for_groups += 1;
+            return;
+        }
         if !self.host.network.has_keys() {
             return match without_keys(datagram) {
                 Some(refusal) => self.answer_in_clear(now, origin, &refusal),

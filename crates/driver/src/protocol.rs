@@ -104,7 +104,7 @@ pub(crate) trait Protocol: Sized + Send + 'static {
         _session: &mut Self::Session,
         _peer: HostId,
         _arrived: &Arrived<'_, Header<Self>>,
-    ) -> Admission<Self> {
+    ) -> Admission {
         Admission::Take
     }
 
@@ -196,17 +196,13 @@ pub(crate) enum Unusable {
 }
 
 /// Whether a symbol may pass to the endpoint.
-pub(crate) enum Admission<P: Protocol> {
+pub(crate) enum Admission {
     Take,
     /// Not used: its sender was refused before.
     Refused,
-    /// Its sender is refused from now on.
-    Refuse {
-        /// What the endpoint is given in its place, as if the sender had sent it.
-        instead: Header<P>,
-        /// What the sender is told.
-        answer: Header<P>,
-        /// The digest that the sender announced.
+    /// Not used: it announces other bytes, and so its sender is to be [excluded](Protocol::exclude), if it is its sender's.
+    Other {
+        /// The digest that it announces.
         announced: [u8; 32],
     },
 }

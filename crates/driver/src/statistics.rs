@@ -77,6 +77,8 @@ pub struct Received {
     pub control: u64,
     /// Control messages for which the queue had no room.
     pub control_dropped: u64,
+    /// Datagrams to a multicast group that were no symbols: nothing else goes to one.
+    pub not_for_groups: u64,
     /// Datagrams that were no packets of ours (see [`wellspring_wire::ParseError`]).
     pub malformed: u64,
     /// Symbols of another length than their session's.
@@ -87,7 +89,7 @@ pub struct Received {
     pub out_of_memory: u64,
     /// Packets of senders refused for announcing other bytes.
     pub refused_senders: u64,
-    /// Groups left because a block was wrong that any member could have forged symbols of.
+    /// Groups left because of a wrong symbol that any member could have forged.
     pub groups_left: u64,
     /// Packets the protocol did not use, by reason.
     pub dropped: BTreeMap<DropReason, u64>,

@@ -424,7 +424,7 @@ pub enum PutState {
     Unknown,
     /// Symbols are arriving, or all have and the digest is being verified.
     Receiving,
-    /// Symbols are to arrive by unicast from now on: a wrong block may have come from a member of the group.
+    /// Symbols are to arrive by unicast from now on: what was wrong may have come from a member of the group.
     LeftGroup,
     /// Verified, synced and in place under its name.
     Complete,

@@ -41,7 +41,7 @@
 
 mod layout;
 
-pub use layout::{Parsed, emit, group_session, parse, set_tagged, tagged_len};
+pub use layout::{Parsed, emit, group_session, is_symbol, parse, set_tagged, tagged_len};
 
 use wellspring_core::Header;
 

@@ -105,6 +105,7 @@ fn drops(page: &mut Page<'_>, statistics: &Statistics) {
     let mut rows = vec![
         ("socket_full", received.socket_dropped),
         ("control_full", received.control_dropped),
+        ("not_for_groups", received.not_for_groups),
         ("malformed_datagram", received.malformed),
         ("wrong_length", received.wrong_length),
         ("stranger", received.strangers),

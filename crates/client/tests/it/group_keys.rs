@@ -22,7 +22,7 @@ use wellspring_trust::{
     Channels, ClusterKey, GroupKey, HEADROOM, Keyring, MAX_OVERHEAD, Opened, Rights, Via,
 };
 use wellspring_wire::control::{self, Parsed, PutState, Reply, Request};
-use wellspring_wire::scdp::{Pull, ScdpHeader, Symbol, emit, parse, set_tagged};
+use wellspring_wire::scdp::{Mode, Options, Pull, ScdpHeader, Symbol, emit, parse, set_tagged};
 
 const PHRASE: &[u8] = b"any K of the symbols will do; ";
 const LEN: usize = 3_000_000;
@@ -269,6 +269,7 @@ struct Member {
     began: Instant,
     /// The last key it was given, and the session.
     key: Option<(u32, GroupKey)>,
+    answers_keys: bool,
 }
 
 impl Member {
@@ -276,7 +277,7 @@ impl Member {
         let socket = UdpSocket::bind(LOOPBACK).expect("a socket");
         socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
         let channels = Channels::new(Arc::new(ring(key)), 8, [3; 32]);
-        Member { socket, channels, began: Instant::now(), key: None }
+        Member { socket, channels, began: Instant::now(), key: None, answers_keys: true }
     }
 
     fn serve_once(&mut self) {
@@ -301,6 +302,9 @@ impl Member {
                 let (secret, session) = (*key.secret, key.session.0);
                 let known = GroupKey::from_parts(secret, key.generation, key.suite);
                 self.key = Some((session, known.expect("a cipher")));
+                if !self.answers_keys {
+                    return;
+                }
                 Reply::Accepted
             }
             _ => Reply::Accepted,
@@ -316,62 +320,138 @@ impl Member {
     }
 }
 
+/// A member that forges symbols with the group's key and the sender's address, on a thread of its own.
+struct Forger {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    /// How many it has forged.
+    thread: JoinHandle<usize>,
+}
+
+impl Forger {
+    /// Makes one in plain of each sealed symbol that is heard; `None` where it cannot.
+    fn new(place: &Place, forge: fn(&[u8]) -> Vec<u8>) -> Option<Self> {
+        let (socket, spoofer) = (join(place.group)?, Spoofer::new()?);
+        socket.set_nonblocking(true).expect("an option");
+        let member = Member::new(&place.key);
+        let address = member.socket.local_addr().expect("bound");
+        let group = SocketAddr::from(place.group);
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut member = member;
+            let (mut buffer, mut forged, mut ready) = (vec![0; 65_536], 0, BTreeSet::new());
+            while !stopped.load(Relaxed) {
+                member.serve_once();
+                let Some((session, key)) = &member.key else { continue };
+                if ready.insert(*session) {
+                    assert!(member.channels.send_to_group(group, *session, key));
+                    let mut room = [0; 100 + MAX_OVERHEAD];
+                    for _ in 0..AHEAD {
+                        let of = (group, *session);
+                        member.channels.seal_for_group(of, &mut room, 100, HEADER_LEN);
+                    }
+                }
+                while let Some((len, client)) = receive(&socket, &mut buffer) {
+                    let datagram = &buffer[..len];
+                    let (is_first, is_own) = (datagram[1] & 4 != 0, counter_of(datagram) >= AHEAD);
+                    if session_of(datagram) != Some(*session) || is_first || is_own {
+                        continue;
+                    }
+                    let plain = forge(datagram);
+                    let mut room = vec![0; plain.len() + MAX_OVERHEAD];
+                    room[HEADROOM..HEADROOM + plain.len()].copy_from_slice(&plain);
+                    let (of, len) = ((group, *session), plain.len());
+                    if member.channels.seal_for_group(of, &mut room, len, HEADER_LEN).is_some() {
+                        spoofer.send(client, group, &room);
+                        forged += 1;
+                    }
+                }
+            }
+            forged
+        });
+        Some(Forger { address, stop, thread })
+    }
+
+    /// Has a group with it among its members get the object.
+    fn put(self, place: &Place) {
+        let report = place.put(&[self.address], Some(place.servers.len()));
+        self.stop.store(true, Relaxed);
+        let forged = self.thread.join().expect("no panic");
+        place.assert_have(&report.expect("the others have it"));
+        let statistics = || place.servers.iter().map(|s| s.statistics().expect("running").received);
+        let left: u64 = statistics().map(|received| received.groups_left).sum();
+        println!("{forged} symbols forged by a member, {left} members left the group");
+        assert!(forged > 10, "then nothing is shown");
+        assert!(left > 0, "wrong symbols were taken, and found to be wrong");
+        assert!(statistics().all(|received| received.refused_senders == 0), "nobody is blamed");
+    }
+}
+
 #[test]
 fn a_member_cannot_make_another_take_a_wrong_byte() {
     let place = Place::new(2, 3);
-    let (Some(socket), Some(spoofer)) = (join(place.group), Spoofer::new()) else { return };
-    socket.set_nonblocking(true).expect("an option");
-    let mut member = Member::new(&place.key);
+    // Other bytes of a symbol that is still to come: of its own header, which the key makes authentic.
+    let forger = Forger::new(&place, |datagram| {
+        let mut plain = vec![0x66; datagram.len() - MAX_OVERHEAD];
+        plain[..HEADER_LEN].copy_from_slice(&datagram[..HEADER_LEN]);
+        step_ahead(&mut plain);
+        plain
+    });
+    let Some(forger) = forger else { return };
+    forger.put(&place);
+}
+
+#[test]
+fn a_member_cannot_have_another_refuse_the_sender() {
+    let place = Place::new(2, 4);
+    // A symbol that announces another object.
+    let forger = Forger::new(&place, |datagram| {
+        let options = Options {
+            transfer_len: LEN as u64,
+            object_tag: 0,
+            source_blocks: 1,
+            symbol_size: 100,
+            mode: Mode::OneToMany,
+            initial_window: 1,
+        };
+        let (session, symbol) = symbol_of(datagram);
+        let header = ScdpHeader::Symbol(Symbol { options: Some(options), ..symbol });
+        let mut plain = vec![0x66; 72 + 100];
+        emit(session, &header, &[0x66; 32], 100, &mut plain);
+        set_tagged(&mut plain, true);
+        plain
+    });
+    let Some(forger) = forger else { return };
+    forger.put(&place);
+}
+
+#[test]
+fn a_host_that_may_have_the_key_and_is_no_member_gets_no_other() {
+    let place = Place::new(2, 5);
+    let Some(socket) = join(place.group) else { return };
+    let (told, heard) = std::sync::mpsc::channel();
+    let listener = Listener::new(socket, move |datagram, _| {
+        told.send(datagram.to_vec()).expect("listened to");
+    });
+    let mut member = Member { answers_keys: false, ..Member::new(&place.key) };
     let address = member.socket.local_addr().expect("bound");
-    let group = SocketAddr::from(place.group);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
-    let evil = std::thread::spawn(move || {
-        let (mut buffer, mut forged, mut ready) = (vec![0; 65_536], 0, BTreeSet::new());
+    let silent = std::thread::spawn(move || {
         while !stopped.load(Relaxed) {
             member.serve_once();
-            let Some((session, key)) = &member.key else { continue };
-            if ready.insert(*session) {
-                assert!(member.channels.send_to_group(group, *session, key));
-                let mut room = [0; 100 + MAX_OVERHEAD];
-                for _ in 0..AHEAD {
-                    member.channels.seal_for_group((group, *session), &mut room, 100, HEADER_LEN);
-                }
-            }
-            while let Some((len, client)) = receive(&socket, &mut buffer) {
-                let datagram = &buffer[..len];
-                let (is_first, is_own) = (datagram[1] & 4 != 0, counter_of(datagram) >= AHEAD);
-                if session_of(datagram) != Some(*session) || is_first || is_own {
-                    continue;
-                }
-                // Other bytes of a symbol that is still to come: of its own header, which the key makes authentic.
-                let plain_len = len - MAX_OVERHEAD;
-                let mut room = vec![0x66; len];
-                room[HEADROOM..HEADROOM + HEADER_LEN].copy_from_slice(&datagram[..HEADER_LEN]);
-                let header = &mut room[HEADROOM..HEADROOM + plain_len];
-                step_ahead(header);
-                let of = (group, *session);
-                if member.channels.seal_for_group(of, &mut room, plain_len, HEADER_LEN).is_some() {
-                    spoofer.send(client, group, &room);
-                    forged += 1;
-                }
-            }
         }
-        forged
+        member.key.is_some()
     });
     let report = place.put(&[address], Some(2));
     stop.store(true, Relaxed);
-    let forged = evil.join().expect("no panic");
-    let report = report.expect("the others have it");
-    place.assert_have(&report);
-    let left: u64 = place
-        .servers
-        .iter()
-        .map(|server| server.statistics().expect("running").received.groups_left)
-        .sum();
-    println!("{forged} symbols forged by a member, {left} members left the group");
-    assert!(forged > 10, "then nothing is shown");
-    assert!(left > 0, "wrong symbols were taken, and found to be wrong");
+    assert!(silent.join().expect("no panic"), "it has got the first key");
+    let heard_of = listener.stop();
+    place.assert_have(&report.expect("the others have it"));
+    assert!(heard_of > 100, "the object went through the group: {heard_of} datagrams");
+    let generations: BTreeSet<u8> = heard.iter().map(|datagram| datagram[32] & 0x7f).collect();
+    assert!(!generations.contains(&0), "{generations:?}: the first key is not used");
 }
 
 /// The counter of a sealed symbol.
@@ -382,14 +462,21 @@ fn counter_of(datagram: &[u8]) -> u64 {
 
 /// Makes the header of a sealed symbol that of a symbol seven further on, to be sealed.
 fn step_ahead(datagram: &mut [u8]) {
-    set_tagged(datagram, false);
-    let parsed = parse(&datagram[..HEADER_LEN]).expect("a header of ours");
-    let (session, ScdpHeader::Symbol(symbol)) = (parsed.session, parsed.header) else {
-        panic!("only symbols go to a group");
-    };
+    let (session, symbol) = symbol_of(datagram);
     let (esi, number) = (symbol.esi + 7, symbol.number + 7);
     let ahead = ScdpHeader::Symbol(Symbol { esi, number, ..symbol });
     let payload_len = (datagram.len() - HEADER_LEN) as u16;
     emit(session, &ahead, &[0; 32], payload_len, datagram);
     set_tagged(datagram, true);
+}
+
+/// Session and header of a sealed symbol.
+fn symbol_of(datagram: &[u8]) -> (SessionId, Symbol) {
+    let mut header = datagram[..HEADER_LEN].to_vec();
+    set_tagged(&mut header, false);
+    let parsed = parse(&header).expect("a header of ours");
+    match parsed.header {
+        ScdpHeader::Symbol(symbol) => (parsed.session, symbol),
+        ScdpHeader::Pull(_) | ScdpHeader::Close(_) => panic!("only symbols go to a group"),
+    }
 }

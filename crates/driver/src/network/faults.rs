@@ -21,6 +21,8 @@ pub(crate) struct Origin {
     pub ecn: u8,
     /// Which of this host's sockets took it.
     pub port: u8,
+    /// It went to a multicast group.
+    pub to_group: bool,
     /// By which path from its host it came.
     pub path: u16,
     /// Whose the sessions with that host are.
@@ -154,6 +156,7 @@ mod tests {
         dscp: 0,
         ecn: 0,
         port: 0,
+        to_group: false,
         path: 0,
         holder: None,
     };

@@ -167,11 +167,7 @@ impl Protocol for Ndp {
         matches!(header, NdpHeader::Data(_))
     }
 
-    fn admit(
-        session: &mut Session,
-        _: HostId,
-        arrived: &Arrived<'_, NdpHeader>,
-    ) -> Admission<Self> {
+    fn admit(session: &mut Session, _: HostId, arrived: &Arrived<'_, NdpHeader>) -> Admission {
         match &arrived.header {
             NdpHeader::Data(data) if data.total != session.packets => Admission::Refused,
             _ => Admission::Take,

@@ -186,19 +186,13 @@ impl Protocol for Scdp {
         matches!(header, ScdpHeader::Pull(_))
     }
 
-    fn admit(
-        session: &mut Session,
-        peer: HostId,
-        arrived: &Arrived<'_, ScdpHeader>,
-    ) -> Admission<Self> {
+    fn admit(session: &mut Session, peer: HostId, arrived: &Arrived<'_, ScdpHeader>) -> Admission {
         if session.refused.contains(&peer) {
             return Admission::Refused;
         }
         match arrived.digest {
             Some(announced) if *announced != session.digest => {
-                session.refused.push(peer);
-                let [instead, answer] = refusal();
-                Admission::Refuse { instead, answer, announced: *announced }
+                Admission::Other { announced: *announced }
             }
             _ => Admission::Take,
         }

@@ -29,11 +29,11 @@ impl<P: Protocol> Runner<P> {
         verdict: Verdict,
         k: u32,
     ) -> Option<u32> {
-        self.leave_group(host, key);
+        let id = self.sessions.by_key(key.0)?.id;
+        self.leave_group(host, id);
         let more = match verdict {
             Verdict::More(more) => more,
             Verdict::Blame(sender) => {
-                let id = self.sessions.by_key(key.0)?.id;
                 self.accuse(host, id, sender, 2, true);
                 // Others may make it right.
                 k + 1
@@ -46,17 +46,19 @@ impl<P: Protocol> Runner<P> {
         self.sessions.by_key(key.0).filter(|session| !session.is_over()).map(|_| more)
     }
 
-    /// A block is wrong: if members of a group could forge its symbols, no more are taken from the group. The
-    /// application asks the sender to go on by unicast, which no member can forge.
-    fn leave_group(&mut self, host: &mut Host, key: BlockKey) {
-        let Some(session) = self.sessions.by_key(key.0) else { return };
+    /// A symbol is wrong: if members of a group could forge it, no more are taken from the group. The application asks
+    /// the sender to go on by unicast, which no member can forge. Whether it was left.
+    pub(super) fn leave_group(&mut self, host: &mut Host, id: SessionId) -> bool {
+        let Some(session) = self.sessions.by_id(id) else { return false };
         let sender = session.peers.first().and_then(|peer| host.peers.peer(*peer));
         let sender = sender.map(|peer| peer.address);
-        if sender.is_some_and(|sender| host.network.leave_group(sender, session.id)) {
+        let leaves = sender.is_some_and(|sender| host.network.leave_group(sender, id));
+        if leaves {
             session.left_group = true;
             session.report(SessionEvent::LeftGroup);
             host.counters.groups_left += 1;
         }
+        leaves
     }
 
     /// Notes altered symbols of a sender, and excludes it if they are too many.

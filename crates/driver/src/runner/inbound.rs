@@ -36,7 +36,7 @@ impl<P: Protocol> Runner<P> {
             count(host, DropReason::UnknownSession);
             return self.on_unknown(host, now, origin, &arrived);
         }
-        if !self.may_pass(host, now, from, &arrived) {
+        if !self.may_pass(host, from, &arrived) {
             return;
         }
         let verdict = self.on_frame(now, origin, from, &arrived);
@@ -77,7 +77,6 @@ impl<P: Protocol> Runner<P> {
     fn may_pass(
         &mut self,
         host: &mut Host,
-        now: Time,
         from: HostId,
         arrived: &Arrived<'_, Header<P>>,
     ) -> bool {
@@ -94,9 +93,12 @@ impl<P: Protocol> Runner<P> {
                 host.counters.refused_senders += 1;
                 return false;
             }
-            Admission::Refuse { instead, answer, announced } => {
-                host.counters.refused_senders += 1;
-                self.refuse_sender(host, now, arrived.session, from, (instead, answer), announced);
+            Admission::Other { announced } => {
+                // If a member of its group could forge it, it accuses nobody.
+                if !self.leave_group(host, arrived.session) {
+                    host.counters.refused_senders += 1;
+                    self.refuse_sender(host, arrived.session, from, announced);
+                }
                 return false;
             }
         }
@@ -125,21 +127,15 @@ impl<P: Protocol> Runner<P> {
     fn refuse_sender(
         &mut self,
         host: &mut Host,
-        now: Time,
         id: SessionId,
         sender: HostId,
-        (instead, answer): (Header<P>, Header<P>),
         announced: [u8; 32],
     ) {
         let (Some(session), Some(peer)) = (self.sessions.by_id(id), host.peers.peer(sender)) else {
             return;
         };
         session.report(SessionEvent::SenderRefused { sender: peer.address, announced });
-        // To the endpoint it is as if the sender had closed; the sender is told likewise.
-        let frame = arrived_frame(sender, id, instead, 0, Ecn::NotCapable);
-        self.endpoint.handle_frame(now, &frame);
-        self.send_header(host, id, answer, peer.into());
-        self.drain_events(host);
+        self.exclude(host, id, sender);
     }
 
     /// Answers whoever speaks of a session that is not open here with him, if the protocol and the

@@ -1,16 +1,20 @@
 //! Hostile packets, failing disks and wrong bytes against a driver.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
+use socket2::{Domain, Socket, Type};
+
 use crate::common::*;
 use wellspring_core::{Seed, SessionId};
 use wellspring_driver::protocols::Driver;
+use wellspring_driver::socket::Interface;
 use wellspring_driver::store::{ObjectSink, ObjectSource};
 use wellspring_driver::{ControlMessage, Failure, HandleError, OutgoingControl, SessionEvent};
+use wellspring_testkit::wait::wait_until;
 use wellspring_trust::{REFUSAL, REFUSAL_LEN};
 use wellspring_wire::scdp::{
     Close, CloseReason, Mode, Options, Pull, ScdpHeader, Symbol, emit, parse,
@@ -219,6 +223,44 @@ fn cancelling_and_stopping_tell_everyone() {
     assert!(matches!(receiving.failed(), Failure::Stopped));
     assert!(matches!(handle.statistics(), Err(HandleError::Stopped)));
     assert!(matches!(handle.cancel(SessionId(1)), Err(HandleError::Stopped)));
+}
+
+#[test]
+fn of_what_comes_to_a_group_nothing_but_symbols_is_taken() {
+    let loopback = Interface::Address(Ipv4Addr::LOCALHOST.into());
+    let configured = || {
+        let mut config = config();
+        config.socket.multicast_interface = Some(loopback.clone());
+        config
+    };
+    let port = UdpSocket::bind("0.0.0.0:0").and_then(|free| free.local_addr()).expect("bound");
+    let group = SocketAddr::from((Ipv4Addr::new(239, 255, 76, 51), port.port()));
+    let (sender, messages) = channel::<ControlMessage>();
+    let members = [(); 2].map(|()| {
+        let sender = sender.clone();
+        let control = Box::new(move |m: ControlMessage| sender.send(m).is_ok());
+        let driver = Driver::start(configured(), control).expect("loopback");
+        driver.handle().join_group(group, None).expect("multicast on loopback");
+        // Served in turn: the group is joined then.
+        assert_eq!(driver.handle().statistics().expect("running").groups, 1);
+        driver
+    });
+    let stranger = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
+    stranger.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).expect("an option");
+    // Requests, beginnings of handshakes, a pull and a close.
+    for first in [0x18, 0x1a, 0x1c, 0x11, 0x12] {
+        let mut datagram = [0; 500];
+        datagram[0] = first;
+        stranger.send_to(&datagram, &SocketAddr::into(group)).expect("sent");
+    }
+    let not_for_groups =
+        |driver: &Driver| driver.handle().statistics().expect("running").received.not_for_groups;
+    wait_until(|| "the group's datagrams", || members.iter().all(|m| not_for_groups(m) == 5));
+    assert!(messages.try_recv().is_err(), "no request of a group is served");
+    for member in &members {
+        let sent = member.handle().statistics().expect("running").sent;
+        assert_eq!(sent.datagrams, 0, "{sent:?}");
+    }
 }
 
 #[test]

@@ -181,7 +181,8 @@ pub fn group_session(datagram: &[u8]) -> Option<SessionId> {
     Some(SessionId(u32::from_be_bytes(session)))
 }
 
-fn is_symbol(datagram: &[u8]) -> bool {
+/// Whether it is a symbol, or what a switch left of one, by a header of which nothing has been checked.
+pub fn is_symbol(datagram: &[u8]) -> bool {
     datagram.len() >= HEADER_LEN && datagram[0] == (VERSION << 4) | KIND_SYMBOL
 }
 

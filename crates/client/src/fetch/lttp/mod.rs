@@ -1,5 +1,6 @@
 //! A fetch by LTTP: a contiguous share of the object from each server.
 
+mod contiguous;
 mod part;
 mod spans;
 mod transfer;

@@ -12,6 +12,7 @@ use wellspring_trust::Keyring;
 use wellspring_wire::lttp::{Geometry, Message};
 
 use super::super::verify::Checker;
+use super::contiguous::Contiguous;
 use super::spans::Span;
 use crate::driver::{Failure, SessionProgress};
 use crate::protocols::lttp::connection::{Over, carry};
@@ -59,9 +60,10 @@ struct InOrder<'a> {
 }
 
 impl InOrder<'_> {
-    /// Verifies the nodes that are whole now that so much of the part is written.
-    async fn follow(&mut self, written: u64) -> Result<(), Broken> {
+    /// Verifies the nodes that are whole now that so much is written.
+    async fn follow(&mut self, part: &Contiguous) -> Result<(), Broken> {
         let Span { offset, len } = self.span;
+        let written = part.end() - offset;
         let node_len = self.checker.node_len();
         let end = if written >= len { len } else { written / node_len * node_len };
         if end <= self.right {
@@ -99,7 +101,7 @@ pub(super) async fn receive(
     (in_order.right, result)
 }
 
-/// As [`receive`]. Blocks are finished in order: the first bytes that `progress` counts are written.
+/// As [`receive`].
 async fn receive_verified(
     common: &Common,
     (host, address): (&str, SocketAddr),
@@ -128,7 +130,8 @@ async fn receive_verified(
             _ => return Err(ControlError::OutOfPlace.into()),
         }
     };
-    let sink = Arc::clone(&common.sink);
+    let written = Arc::new(Contiguous::new(Arc::clone(&common.sink), offset));
+    let sink = Arc::clone(&written) as Arc<dyn ObjectSink>;
     let part = Part { offset, parameters, seed };
     let decoding = (common.method, progress.clone());
     let mut session = common
@@ -140,7 +143,7 @@ async fn receive_verified(
         let verifying = async {
             loop {
                 tokio::time::sleep(VERIFY_EVERY).await;
-                if let Err(broken) = in_order.follow(progress.bytes_done()).await {
+                if let Err(broken) = in_order.follow(&written).await {
                     return broken;
                 }
             }
@@ -157,7 +160,7 @@ async fn receive_verified(
             return Err(broken);
         }
     };
-    in_order.follow(progress.bytes_done()).await?;
+    in_order.follow(&written).await?;
     match over {
         Over::Received(stats) => Ok(stats),
         Over::Failed(Failure::Write(error)) => Err(Broken::Write(error)),

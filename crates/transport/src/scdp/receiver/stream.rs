@@ -56,10 +56,12 @@ impl BlockWindow {
         }
         let Some(block) = self.block(sbn) else { return };
         block.coming.base = base;
-        if (new || trimmed) && block.phase == Phase::Filling {
+        // Of what is here nothing is lost.
+        let is_lost = trimmed && !block.is_here(esi);
+        if (new || is_lost) && block.phase == Phase::Filling {
             block.come(place, trimmed);
         }
-        if trimmed {
+        if is_lost {
             self.note_loss(sbn);
             self.ask_for_deficit(sbn);
         }
@@ -275,6 +277,22 @@ mod tests {
         let waiting = window.streaming.as_ref().map_or(0, |s| s.arrivals.len());
         assert!(waiting <= MAX_ARRIVALS, "{waiting}");
         assert!(window.open(0).coming.wanted <= MAX_PLACES);
+    }
+
+    #[test]
+    fn headers_of_symbols_that_are_here_count_for_none() {
+        let mut window = window(100, 1);
+        let whole = StreamPacket { number: 2, sbn: 0, esi: 1, epoch: 0, trimmed: false, new: true };
+        for esi in 1..60 {
+            window.receive(0, esi);
+            window.stream_packet(StreamPacket { number: 1 + esi, esi, ..whole });
+        }
+        for esi in 1..60 {
+            let number = 100 + esi;
+            window.stream_packet(StreamPacket { number, esi, trimmed: true, new: false, ..whole });
+        }
+        assert_eq!((window.announce(200), window.open(0).expected), ((0, 100), 41));
+        assert!(window.open(0).coming.trimmed.is_empty());
     }
 
     #[test]

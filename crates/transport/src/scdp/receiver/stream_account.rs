@@ -44,7 +44,8 @@ pub(super) struct Coming {
 impl Coming {
     /// Symbols that are still to come.
     pub(super) fn outstanding(&self) -> u32 {
-        self.wanted - self.resolved - self.ahead
+        // A hostile sender can fill a place twice, under the ESIs of two epochs.
+        self.wanted.saturating_sub(self.resolved + self.ahead)
     }
 
     /// A symbol that was not there before has come, or, if `trimmed`, its header.

@@ -2,6 +2,7 @@
 
 mod credit;
 mod delivery;
+mod group;
 mod losses;
 mod numbers;
 mod pace;
@@ -37,8 +38,8 @@ const CALM_LOSSES: u32 = 16;
 /// Credits in flight to one sender, at most: what a sender keeps of those it has not answered.
 const MAX_IN_FLIGHT: u32 = 65_536;
 
-/// How far ahead of what was granted here a group's numbers are believed: others may have been granted so many.
-const MAX_AHEAD: u32 = 65_536;
+/// The last number that is granted: what comes after any number granted is a number, too.
+const LAST: u32 = u32::MAX - 1;
 
 /// How long a delivery rate counts for that.
 const RATE_WINDOW: Duration = Duration::from_secs(10);
@@ -223,7 +224,7 @@ impl Flow {
             (Liveness::Live, Window::Controlled(controller)) => controller.window().min(self.most),
         };
         let probe = u32::from(self.probe == Probe::Due && self.liveness == Liveness::Live);
-        window.saturating_sub(self.in_flight).max(probe)
+        window.saturating_sub(self.in_flight).max(probe).min(LAST - self.granted())
     }
 
     /// Credits that one pull may carry.
@@ -315,32 +316,6 @@ impl Flow {
         self.first
     }
 
-    /// Skips ahead to a number of the group that was sent without our asking. Credits in flight that it has overtaken
-    /// are seen to be lost by that, as by any other.
-    pub(super) fn skip_to(&mut self, number: u32, trimmed: bool) {
-        debug_assert!(self.granted() < number);
-        if !trimmed || self.reordering_threshold.is_none() {
-            self.highest = self.highest.max(number);
-        }
-        if self.in_flight == 0 {
-            self.credits.clear();
-            self.first = number + 1;
-        } else {
-            let missing = number - self.granted();
-            let credit = Credit {
-                sbn: 0,
-                esi: 0,
-                state: CreditState::Settled,
-                begins_pull: true,
-                granted_at: self.last_heard,
-                delivered_before: self.delivered,
-                delivered_at: self.delivered_at,
-                delivered_granted_at: self.delivered_granted_at,
-            };
-            self.credits.extend(core::iter::repeat_n(credit, missing as usize));
-        }
-    }
-
     /// A packet of that number arrived, whole or trimmed. The caller rearms, and says by [`heard`](Self::heard) whether
     /// it is a sign of life.
     pub(super) fn answer(&mut self, now: Time, number: u32, trimmed: bool) -> Answer {
@@ -384,22 +359,6 @@ impl Flow {
         Answer::Settles(settled)
     }
 
-    /// Whether a packet of that number, which is that answer, can be the first of it that comes. Of a packet that was
-    /// trimmed anybody on the path can send further copies, which look the same.
-    pub(super) fn is_first(&mut self, number: u32, answer: Answer) -> bool {
-        let settles = matches!(answer, Answer::Settles(_));
-        match self.group {
-            false => settles || answer == Answer::Late,
-            true if self.is_far_ahead(number) => false,
-            true => self.come.take(number) || settles,
-        }
-    }
-
-    /// Whether a group's number is so far ahead that it is not believed.
-    pub(super) fn is_far_ahead(&self, number: u32) -> bool {
-        number.saturating_sub(self.granted()) > MAX_AHEAD
-    }
-
     /// A number was answered before, or given up. In the second case reordering goes further than was
     /// thought, or a timeout was too short: gaps are given more room, and the window is as it was. Whether it was the
     /// second.
@@ -430,16 +389,17 @@ impl Flow {
     /// The credit in flight that a trimmed header speaks of: that number or, since a header may
     /// have been cut to the lowest 8 bits of it, the oldest that ends so.
     pub(super) fn number_like(&self, number: u32) -> Option<u32> {
-        let in_flight = |&(c, _): &(&Credit, u32)| c.state != CreditState::Settled;
-        let mut candidates = self
-            .credits
-            .iter()
-            .zip(self.first..)
-            .filter(in_flight)
-            .map(|(_, n)| n)
-            .filter(|n| n & 0xff == number & 0xff);
-        let oldest = candidates.next()?;
-        Some(if oldest == number || candidates.any(|n| n == number) { number } else { oldest })
+        let is_in_flight =
+            |credit: Option<&Credit>| credit.is_some_and(|c| c.state != CreditState::Settled);
+        let index = number.checked_sub(self.first);
+        if is_in_flight(index.and_then(|index| self.credits.get(index as usize))) {
+            return Some(number);
+        }
+        // Only every 256th ends so. A group's numbers may have run far ahead, and a header costs its sender little.
+        let alike = number.wrapping_sub(self.first) & 0xff;
+        let candidates = self.credits.iter().skip(alike as usize).step_by(256);
+        let numbers = (self.first.saturating_add(alike)..).step_by(256);
+        candidates.zip(numbers).find(|&(c, _)| is_in_flight(Some(c))).map(|(_, n)| n)
     }
 
     /// A trim or mark at that number.
