@@ -87,11 +87,12 @@ impl GroupKeys {
         let holders = Holders { members, generation: 0 };
         let changes = JoinSet::new();
         let mut keys = GroupKeys { handle, requester, group, session, holders, changes };
-        // Those who have it wait for symbols meanwhile, no longer than the client's timeout.
-        let patience = CHANGE.min(client.config.timeout / 4);
+        // Those who have it wait for symbols meanwhile, and no longer than the client's timeout.
+        let mut patience = client.config.timeout / 2;
         let key = loop {
             let key = keys.draw();
             let mut given = keys.give(&key, patience);
+            patience = CHANGE.min(client.config.timeout / 4);
             let mut deaf = Vec::new();
             while let Some(given) = given.join_next().await {
                 let Ok((member, Err(error))) = given else { continue };
