@@ -169,7 +169,7 @@ impl Handler {
 
     /// The name of an object that may be served.
     pub(super) fn name_to_serve(&self, name: &str) -> Result<ObjectName, StoreError> {
-        let name = ObjectName::new(name)?;
+        let name = ObjectName::of_others(name)?;
         // As if it were not there: that it is there is nobody's business.
         let hidden = name.is_hidden() && !self.permissions().hidden;
         if hidden { Err(StoreError::NotFound(name.to_string())) } else { Ok(name) }
@@ -177,7 +177,7 @@ impl Handler {
 
     /// The name of an object that may be taken.
     pub(super) fn name_to_take(&self, name: &str) -> Result<ObjectName, StoreError> {
-        let name = ObjectName::new(name)?;
+        let name = ObjectName::of_others(name)?;
         let permissions = self.permissions();
         if name.is_hidden() && !permissions.hidden {
             return Err(NameError::Hidden.into());

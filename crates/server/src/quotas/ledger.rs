@@ -31,6 +31,8 @@ pub(super) struct Ledger {
     /// For appending; opened when there is something to write.
     file: Option<File>,
     lines: usize,
+    /// Its last line may be a part of one: the disk was full.
+    is_torn: bool,
 }
 
 impl Ledger {
@@ -42,7 +44,8 @@ impl Ledger {
         directory: &Path,
         max_files: usize,
     ) -> io::Result<(Self, BTreeMap<String, Owned>)> {
-        let mut ledger = Ledger { directory: directory.to_owned(), file: None, lines: 0 };
+        let mut ledger =
+            Ledger { directory: directory.to_owned(), file: None, lines: 0, is_torn: false };
         let mut files = BTreeMap::new();
         let file = match File::open(ledger.path()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((ledger, files)),
@@ -93,11 +96,16 @@ impl Ledger {
         if text.is_empty() {
             return Ok(());
         }
+        if self.is_torn {
+            text.insert(0, '\n');
+        }
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(open_to_append(&self.directory.join(QUOTA_LEDGER))?),
         };
+        self.is_torn = true;
         file.write_all(text.as_bytes())?;
+        self.is_torn = false;
         if sync { file.sync_data() } else { Ok(()) }
     }
 
@@ -122,7 +130,7 @@ impl Ledger {
         }
         file.write_all(text.as_bytes())?;
         file.finish()?;
-        (self.file, self.lines) = (None, files.len());
+        (self.file, self.lines, self.is_torn) = (None, files.len(), false);
         Ok(())
     }
 
@@ -160,4 +168,23 @@ fn open_to_append(path: &Path) -> io::Result<File> {
 pub(super) fn is_there(directory: &Path, name: &str, size: u64) -> bool {
     let found = std::fs::symlink_metadata(directory.join(name));
     found.is_ok_and(|found| if found.is_file() { found.len() == size } else { size == 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_short_takes_no_other_with_it() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        std::fs::write(directory.path().join("b"), "ab").expect("written");
+        let (mut ledger, _) = Ledger::open(directory.path(), 10).expect("a ledger");
+        // The disk was full after the first bytes of a line.
+        std::fs::write(ledger.path(), "x 1 na").expect("written");
+        ledger.is_torn = true;
+        let owned = Owned { owner: "o".into(), size: 2 };
+        ledger.append([("b", Some(&owned))].into_iter(), false).expect("appended");
+        let (_, files) = Ledger::open(directory.path(), 10).expect("a ledger");
+        assert_eq!(files.get("b"), Some(&owned));
+    }
 }

@@ -18,6 +18,8 @@ const MAX_FILE_LEN: u64 = 32 << 20;
 /// File times move in ticks of the kernel's clock: up to 10 ms. A file that was written so shortly
 /// before its hashing began may be written again without a change of its times.
 const TICK: Duration = Duration::from_millis(20);
+/// A change so far in the future was made before the clock was set back. Clocks of file servers differ by less.
+const SET_BACK: Duration = Duration::from_secs(3_600);
 
 /// Identity of one state of a file: device, inode, size, and the times of the last
 /// change of its content and of its inode.
@@ -64,12 +66,13 @@ impl Fingerprint {
         i128::try_from(time).is_ok_and(|time| time == self.modified_ns)
     }
 
-    /// Whether the file had been left alone for long enough at that moment.
+    /// Whether the file had been left alone for long enough at that moment: by the time of its inode, which each write
+    /// sets, and nobody else. The other may lie in the future for good.
     fn settled_at(&self, moment: SystemTime) -> bool {
         let moment = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let settled = moment.saturating_sub(TICK).as_nanos();
-        let last = self.modified_ns.max(self.changed_ns);
-        i128::try_from(settled).is_ok_and(|settled| last < settled)
+        let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
+        self.changed_ns < nanos(moment.saturating_sub(TICK))
+            || self.changed_ns > nanos(moment.saturating_add(SET_BACK))
     }
 }
 
@@ -85,6 +88,8 @@ pub struct DigestCache {
 struct Entries {
     digests: BTreeMap<Fingerprint, Digest>,
     order: VecDeque<Fingerprint>,
+    /// Lines of the file, as far as this process knows.
+    lines: usize,
 }
 
 impl Entries {
@@ -162,7 +167,17 @@ impl DigestCache {
     }
 
     fn keep(&self, fingerprint: Fingerprint, digest: Digest) {
-        self.lock().insert(fingerprint, digest);
+        let mut entries = self.lock();
+        if entries.digests.get(&fingerprint) == Some(&digest) {
+            return;
+        }
+        entries.insert(fingerprint, digest);
+        entries.lines += 1;
+        let is_long = is_long(entries.lines, entries.order.len());
+        drop(entries);
+        if is_long {
+            return self.rewrite();
+        }
         let Some(path) = &self.path else { return };
         let line = to_line(&fingerprint, &digest);
         // One short write in append mode: lines of several processes do not mix.
@@ -194,7 +209,8 @@ impl DigestCache {
     /// Writes the file afresh, without what it should not hold.
     fn rewrite(&self) {
         let Some(path) = &self.path else { return };
-        let entries = self.lock();
+        let mut entries = self.lock();
+        entries.lines = entries.order.len();
         let lines: String = entries
             .order
             .iter()
@@ -225,15 +241,19 @@ fn load(path: &Path) -> (Entries, bool) {
     if file.take(MAX_FILE_LEN).read_to_end(&mut bytes).is_err() {
         return (entries, true);
     }
-    let mut lines = 0;
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-        lines += 1;
+        entries.lines += 1;
         if let Some((fingerprint, digest)) = std::str::from_utf8(line).ok().and_then(from_line) {
             entries.insert(fingerprint, digest);
         }
     }
-    let kept = entries.order.len();
-    (entries, lines > kept + kept / 2 + 64)
+    let is_long = is_long(entries.lines, entries.order.len());
+    (entries, is_long)
+}
+
+/// Whether a file of so many lines should be written afresh for that many entries.
+fn is_long(lines: usize, entries: usize) -> bool {
+    lines > entries + entries / 2 + 64
 }
 
 fn to_line(f: &Fingerprint, digest: &Digest) -> String {
@@ -312,6 +332,43 @@ mod tests {
         let written = UNIX_EPOCH + Duration::from_nanos(fingerprint.modified_ns as u64);
         cache.insert(fingerprint, Digest([7; 32]), written + Duration::from_millis(1));
         assert_eq!(cache.get(&fingerprint), None);
+    }
+
+    #[test]
+    fn a_file_from_the_future_is_kept_and_one_that_a_skewed_clock_wrote_is_not() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let (file, _) = settled(dir.path(), "a", b"abc");
+        let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+        file.set_modified(tomorrow).expect("set");
+        let fingerprint = Fingerprint::of(&file).expect("stat");
+        let keeps = |began| {
+            let cache = DigestCache::in_memory();
+            cache.insert(fingerprint, Digest([7; 32]), began);
+            cache.get(&fingerprint).is_some()
+        };
+        assert!(keeps(later()), "written long ago, with a time of tomorrow");
+        let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+        assert!(keeps(yesterday), "the clock was set back");
+        assert!(!keeps(SystemTime::now() - Duration::from_secs(60)), "written this moment");
+    }
+
+    #[test]
+    fn the_file_does_not_grow_with_what_it_has_already() {
+        let dir = tempfile::tempdir().expect("temporary directory");
+        let cache = DigestCache::open(dir.path()).expect("cache");
+        let (_, fingerprint) = settled(dir.path(), "a", b"abc");
+        for round in 0..1_000_u32 {
+            let fingerprint = Fingerprint { inode: u64::from(round % 2), ..fingerprint };
+            let mut digest = Digest([0; 32]);
+            digest.0[..4].copy_from_slice(&(round / 4).to_le_bytes());
+            cache.insert_own(fingerprint, digest);
+        }
+        let path = dir.path().join("digests");
+        let lines = fs::read_to_string(&path).expect("read").lines().count();
+        assert!(lines <= 70, "{lines}");
+        let again = DigestCache::open(dir.path()).expect("cache");
+        let known = again.get(&Fingerprint { inode: 1, ..fingerprint }).expect("known");
+        assert_eq!(known.0[..4], 249_u32.to_le_bytes());
     }
 
     #[test]

@@ -121,6 +121,21 @@ impl ObjectName {
         Ok(ObjectName(name.to_owned()))
     }
 
+    /// Checks a name that another host gives: as [`new`](Self::new), and not that of a tree that is to take another's place,
+    /// nor of what is left of one, by which later swaps are steered.
+    ///
+    /// # Errors
+    /// Why it cannot be one.
+    pub fn of_others(name: &str) -> Result<Self, NameError> {
+        let name = Self::new(name)?;
+        // Some file systems take names that differ in case alone for the same.
+        let folded = name.0.to_ascii_lowercase();
+        if folded.split('/').any(|component| name_of_next(component).is_some()) {
+            return Err(NameError::PartFile);
+        }
+        Ok(name)
+    }
+
     /// Whether some component begins with a dot.
     pub fn is_hidden(&self) -> bool {
         self.0.split('/').any(|component| component.starts_with('.'))
@@ -216,7 +231,7 @@ pub(crate) fn name_of_next(name: &str) -> Option<&str> {
 /// Whether a name is never that of an object.
 pub(crate) fn is_reserved(component: &str) -> bool {
     // Some file systems take names that differ in case alone for the same.
-    is_part_file(component)
+    is_part_file(&component.to_ascii_lowercase())
         || [QUOTA_LEDGER, UNSYNCED].iter().any(|name| component.eq_ignore_ascii_case(name))
 }
 
@@ -337,7 +352,21 @@ mod tests {
             assert_eq!(ObjectName::new(&kept), Err(NameError::PartFile));
             assert!(is_kept_part(&kept, None) && is_kept_part(&kept, Some(&name)));
             assert!(!is_kept_part(&kept, Some("b")) && !is_kept_part(&kept, Some("")));
+            assert_eq!(ObjectName::new(&kept.to_ascii_uppercase()), Err(NameError::PartFile));
         }
+    }
+
+    #[test]
+    fn nobody_names_what_steers_the_swaps_of_trees() {
+        let next = next_name("T");
+        for end in ["", "-note", "-old", "-unready"] {
+            let name = format!("{next}{end}");
+            assert!(ObjectName::new(&name).is_ok(), "this host's own");
+            for name in [name.clone(), format!("a/{name}/b"), name.to_ascii_uppercase()] {
+                assert_eq!(ObjectName::of_others(&name), Err(NameError::PartFile), "{name}");
+            }
+        }
+        assert!(ObjectName::of_others("wellspring-next-note").is_ok());
     }
 
     proptest! {

@@ -169,12 +169,14 @@ impl PartFile {
             // Its process may have been killed between a sync that failed and the end of the file.
             part.disk.drop_cache(&file)?;
         }
+        // Some file systems count no blocks, or none of what they keep in the inode.
+        let has_data = !matches!(seek(&file, SeekFrom::Data(0)), Err(Errno::NXIO));
+        part.has_old_bytes = has_data && rustix::fs::fstat(&file)?.st_size > 0;
         part.disk.set_mode(&file, 0o600)?;
         part.disk.remove(&part.parent, &part.part_name)?;
         (part.file, part.part_name) = (file, kept);
         *part.is_kept.get_mut() = true;
         part.disk.set_len(&part.file, part.size)?;
-        part.has_old_bytes = stat.st_blocks > 0;
         if let Some((ranges, failed)) = remembered.filter(|_| part.has_old_bytes) {
             (part.remembered, part.left_failed) = (Some(ranges), Some(failed));
         }

@@ -344,7 +344,7 @@ impl Maker {
             return Err(PlanError::Case(path.to_owned()));
         }
         // The rules for objects hold for what is in trees.
-        if let Err(error) = ObjectName::new(path) {
+        if let Err(error) = ObjectName::of_others(path) {
             return Err(PlanError::Place(path.to_owned(), io::Error::other(error)));
         }
         if let Content::File { size, .. } = there.content {
