@@ -8,6 +8,8 @@ const ANSWERS_A_SECOND: u64 = 1_000;
 const BURST: u64 = 64;
 
 const PICOS_AN_ANSWER: u64 = 1_000_000_000_000 / ANSWERS_A_SECOND;
+/// How long the budget takes to be full again, at most.
+const LONGEST: Duration = Duration::from_picos(BURST * PICOS_AN_ANSWER);
 
 /// Bounds how many strangers are answered. An answer is never longer than the shortest packet.
 pub(crate) struct AnswerBudget {
@@ -22,7 +24,9 @@ impl AnswerBudget {
 
     /// Takes one answer out of the budget, if there is one.
     pub(crate) fn take(&mut self, now: Time) -> bool {
-        let full_at = self.full_at.filter(|full| full.is_after(now)).unwrap_or(now);
+        // Further ahead than that is an instant of months ago: times go round in a circle.
+        let is_ahead = |full: &Time| full.is_after(now) && full.since(now) <= LONGEST;
+        let full_at = self.full_at.filter(is_ahead).unwrap_or(now);
         if full_at.since(now).as_picos() > (BURST - 1) * PICOS_AN_ANSWER {
             return false;
         }
@@ -34,6 +38,16 @@ impl AnswerBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn after_months_of_silence_the_budget_is_full() {
+        let mut budget = AnswerBudget::new();
+        let now = Time::ZERO + Duration::from_secs(1);
+        assert!((0..1_000).any(|_| !budget.take(now)));
+        let mut later = now;
+        (0..107).for_each(|_| later = later + Duration::from_secs(86_400));
+        assert_eq!((0..1_000).filter(|_| budget.take(later)).count() as u64, BURST);
+    }
 
     #[test]
     fn answers_are_bounded_by_rate_and_burst() {

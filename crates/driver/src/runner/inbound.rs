@@ -87,8 +87,14 @@ impl<P: Protocol> Runner<P> {
             count(host, DropReason::Malformed);
             return false;
         }
+        let is_peer = session.peers.contains(&from);
         match P::admit(&mut session.state, from, arrived) {
             Admission::Take => {}
+            // Who is no sender of the session says nothing of it.
+            Admission::Other { .. } if !is_peer => {
+                count(host, DropReason::UnknownPeer);
+                return false;
+            }
             Admission::Refused => {
                 host.counters.refused_senders += 1;
                 return false;

@@ -46,10 +46,20 @@ fn the_figures_of_lttp_agree_with_the_paper_ns_2_and_ns_3() {
         let mut lab = Lab::new(scale, Output::default(), &|_, _, _| {});
         find(name).unwrap()[0].reproduce(&mut lab).unwrap();
         let known = |what: &str| MISSED.contains(&what);
-        let other = lab.checks.iter().filter(|c| c.fits == Some(known(&c.what)));
-        let other: Vec<_> = other.collect();
+        let (mut passed, mut other) = (0, Vec::new());
+        for check in &lab.checks {
+            // What ns-2 and ns-3 have is a goal: no paper claims it.
+            let goal = || match &check.tolerance {
+                text if text.starts_with("goal") => Some(text.ends_with(": met")),
+                _ => None,
+            };
+            let Some(fits) = check.fits.or_else(goal) else { continue };
+            passed += usize::from(fits);
+            if fits == known(&check.what) {
+                other.push(check);
+            }
+        }
         assert!(other.is_empty(), "{name}: {other:#?}");
-        let passed = lab.checks.iter().filter(|c| c.fits == Some(true)).count();
         assert!(passed >= least, "{name}: {passed}");
     }
 }

@@ -46,12 +46,15 @@ impl Receiver {
     ) {
         let (session, sender) = (self.session, self.flows[index].host);
         self.leave_paths(sender);
+        let was_lost = self.flows[index].liveness == Liveness::Lost;
         self.flows[index].liveness = Liveness::Lost;
         cx.events.push_back(Event::SenderLost { session, sender, reason });
         if !self.has_lost_all() {
             return;
         }
         match (reason, self.grace) {
+            // Not put off by who closes again and again.
+            (Some(_), Some(_)) if was_lost && self.abandoned.is_some() => {}
             (Some(reason), Some(grace)) => {
                 self.abandoned = Some((cx.now + grace, FailReason::Closed(reason)));
             }

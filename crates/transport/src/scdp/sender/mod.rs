@@ -316,8 +316,9 @@ impl Sender {
 
     /// When a session whose receivers all have what they asked for is released.
     fn release_at(&self) -> Option<Time> {
-        let busy = self.streams.iter().any(|s| s.sendable() > 0)
-            || self.members().any(|m| m.standing == Standing::Live);
+        // What they have asked for besides goes out meanwhile, and each symbol puts the release off. What cannot go out, as of a
+        // block that is none, keeps nobody waiting.
+        let busy = self.members().any(|m| m.standing == Standing::Live);
         (!busy).then(|| self.last_activity + self.release_after)
     }
 

@@ -201,6 +201,34 @@ fn one_pull_brings_no_more_than_a_window() {
     }
 }
 
+/// Whoever asks for what is none and says that it has all keeps no session open.
+#[test]
+fn a_pull_for_what_is_none_keeps_no_session_open() {
+    let pull = Pull { sbn: 0, granted: 20, floor: 0, run: 1, epoch: 0, fin: true, first: None };
+    let all = Pull { floor: 1, ..pull };
+    let no_symbol = Pull { first: Some(MAX_ESI), run: 8, ..pull };
+    for pull in [pull, all, no_symbol] {
+        let mut sender = Endpoint::new(config(1, SHARED));
+        let open = SendSession {
+            session: SESSION,
+            object: object(300),
+            role: Role::Unicast { receiver: host(0), share: Share::WHOLE },
+            initial_window: 12,
+            class: None,
+            resume: None,
+        };
+        sender.handle_command(Time::ZERO, Command::Send(open)).expect("opens");
+        while sender.poll_transmit(Time::ZERO).is_some() {}
+        sender.handle_frame(Time::ZERO, &pull_frame(0, 1, pull));
+        let mut now = Time::ZERO;
+        while sender.sessions() > 0 {
+            while sender.poll_transmit(now).is_some() {}
+            now = sender.poll_timeout().unwrap_or_else(|| panic!("{pull:?} is never over"));
+            sender.handle_timeout(now);
+        }
+    }
+}
+
 /// What a forged close ends, a late symbol may open again: another session, which has nothing yet.
 #[test]
 fn a_session_of_the_number_of_one_that_was_closed_begins_from_nothing() {
