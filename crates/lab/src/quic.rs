@@ -31,12 +31,12 @@ use wellspring_console::usage::cpu_seconds;
 
 /// Protocol name of the handshake (RFC 7301).
 const ALPN: &[u8] = b"wellspring-lab";
-/// Flow-control windows [bytes]: more than any path of the laboratory holds, so that congestion control alone
+/// Flow-control windows \[bytes\]: more than any path of the laboratory holds, so that congestion control alone
 /// decides the rate. quinn's default of a stream ends at 12.5 MB/s and 100 ms.
 const WINDOW: u32 = 64 << 20;
 /// Bytes read from a file, and written to a stream, at a time.
 const PIECE: usize = 256 << 10;
-/// Longest name of an object [bytes].
+/// Longest name of an object \[bytes\].
 const NAME: usize = 4 << 10;
 /// Objects being fetched at one time: quinn allows 100 streams.
 const AT_ONCE: usize = 64;
