@@ -158,6 +158,15 @@ pub(crate) trait Protocol: Sized + Send + 'static {
         None
     }
 
+    /// So many symbols of the session of `symbol` wait for their blocks that no more are wanted for now, or are again.
+    fn pause(
+        _endpoint: &mut Self::Endpoint,
+        _now: Time,
+        _symbol: &Frame<Header<Self>>,
+        _is_paused: bool,
+    ) {
+    }
+
     /// Source symbols of a block that have not come, ascending, into `missing`.
     fn missing(
         _endpoint: &Self::Endpoint,

@@ -31,6 +31,9 @@ pub(crate) enum Fill {
     NoRoom,
 }
 
+/// Bytes of a session's blocks and encoders that workers have to make ready, when this is enough \[bytes\].
+const ENOUGH_UNDER_WAY: usize = 2 << 20;
+
 /// A block that is being sent.
 struct Entry {
     key: BlockKey,
@@ -92,8 +95,9 @@ pub(crate) struct SendStore {
     /// Of blocks that were let go while workers had a part of them.
     lent: Lent,
     limit: usize,
-    /// The block that there was no space for: nothing is read ahead until there is.
-    starved: Option<BlockKey>,
+    /// Sessions for whose symbols there was no space. The first gets what there is, and nothing is read
+    /// ahead meanwhile: what needs much would never find it beside what needs little.
+    starving: VecDeque<SessionKey>,
     count: u64,
     spares: Spares,
     /// Jobs for the workers.
@@ -119,7 +123,7 @@ impl SendStore {
             held: 0,
             lent: Lent::default(),
             limit,
-            starved: None,
+            starving: VecDeque::new(),
             count: 0,
             spares: Spares::default(),
             jobs: VecDeque::new(),
@@ -136,9 +140,12 @@ impl SendStore {
         self.held + self.lent.bytes() + self.spares.bytes()
     }
 
-    /// Makes space for so many bytes more, but not by letting go of the block at `keep`. What is
+    /// Makes space for so many bytes more of a session, but not by letting go of the block at `keep`. What is
     /// wanted by the only block there is is always allowed.
-    fn reserve_space(&mut self, bytes: usize, keep: Option<usize>) -> bool {
+    fn reserve_space(&mut self, session: SessionKey, bytes: usize, keep: Option<usize>) -> bool {
+        if self.first_starving().is_some_and(|first| first != session) {
+            return false;
+        }
         while !self.has_space(bytes, keep) {
             if !self.spares.shrink() && !self.evict(keep) && !self.evict_awaited(keep) {
                 return false;
@@ -167,9 +174,51 @@ impl SendStore {
         self.jobs.pop_front()
     }
 
-    /// Writes a symbol into `out`, if there is one, which has the symbol size; or sees to it that
-    /// this will be possible.
+    /// The session that gets what space there is before the others: its symbols are to be tried again.
+    pub(crate) fn first_starving(&self) -> Option<SessionKey> {
+        self.starving.front().copied()
+    }
+
+    /// A session wants no space any more.
+    pub(crate) fn not_starving(&mut self, session: SessionKey) {
+        self.starving.retain(|&starving| starving != session);
+    }
+
+    /// Writes the symbol that a session sends next into `out`, if there is one, which has the symbol size; or sees to
+    /// it that this will be possible.
     pub(crate) fn fill(
+        &mut self,
+        of: &SourceOf<'_>,
+        symbol: (u32, u32),
+        out: Option<&mut [u8]>,
+    ) -> Fill {
+        let fill = self.try_fill(of, symbol, out);
+        let starves = matches!(fill, Fill::NoRoom);
+        if !self.starving.is_empty() && !starves {
+            self.not_starving(of.key);
+        } else if starves && !self.starving.contains(&of.key) {
+            self.starving.push_back(of.key);
+        }
+        fill
+    }
+
+    /// Sees to a symbol that a session sends after others that wait: its block is read, unless many of the session are
+    /// on their way. Sessions share the workers.
+    pub(crate) fn expect(&mut self, of: &SourceOf<'_>, symbol: (u32, u32)) {
+        if self.index.contains_key(&(of.key, symbol.0)) || !self.is_busy(of.key) {
+            self.try_fill(of, symbol, None);
+        }
+    }
+
+    /// Whether workers have enough to do for a session.
+    fn is_busy(&self, session: SessionKey) -> bool {
+        let places = self.index.range((session, 0)..=(session, u32::MAX)).map(|(_, &place)| place);
+        let entries = places.filter_map(|place| self.entries[place].as_ref());
+        let under_way: usize = entries.filter(|e| !e.can_go()).map(|e| e.bytes).sum();
+        under_way >= ENOUGH_UNDER_WAY
+    }
+
+    fn try_fill(
         &mut self,
         of: &SourceOf<'_>,
         (sbn, esi): (u32, u32),
@@ -182,19 +231,14 @@ impl SendStore {
                 let shape = shape_of(of, sbn);
                 let repair = esi >= shape.source_symbols && matches!(of.coding, Coding::RaptorQ);
                 let encoder = if repair { encoder_bytes(shape) } else { 0 };
-                if !self.reserve_space(of.geometry.block(sbn).1 as usize + encoder, None) {
-                    self.starved.get_or_insert(key);
+                let wanted = of.geometry.block(sbn).1 as usize + encoder;
+                if !self.reserve_space(of.key, wanted, None) {
                     return Fill::NoRoom;
                 }
                 self.load(of, sbn, encoder)
             }
         };
         let fill = self.fill_from(place, esi, out);
-        if matches!(fill, Fill::NoRoom) {
-            self.starved.get_or_insert(key);
-        } else if self.starved == Some(key) {
-            self.starved = None;
-        }
         self.count += 1;
         let entry = self.entries[place].as_mut().expect("places name blocks");
         entry.used = self.count;
@@ -241,7 +285,7 @@ impl SendStore {
         let (key, shape) = (entry.key, entry.shape);
         let bytes = encoder_bytes(shape);
         let wanted = bytes.saturating_sub(entry.encoder_bytes);
-        if wanted > 0 && !self.reserve_space(wanted, Some(place)) {
+        if wanted > 0 && !self.reserve_space(key.0, wanted, Some(place)) {
             return Fill::NoRoom;
         }
         let encoder = self.spares.take_encoder(bytes);
@@ -258,7 +302,7 @@ impl SendStore {
 
     /// Reads blocks ahead as far as there is space without pushing out what is newer than they.
     pub(crate) fn read_ahead(&mut self, of: &SourceOf<'_>, sbn: u32, blocks: u32) {
-        if self.starved.is_some() {
+        if !self.starving.is_empty() {
             return;
         }
         let last = sbn.saturating_add(blocks).min(of.geometry.blocks().saturating_sub(1));
@@ -266,7 +310,7 @@ impl SendStore {
             if self.index.contains_key(&(of.key, ahead)) {
                 continue;
             }
-            if !self.reserve_spare(of.geometry.block(ahead).1 as usize) {
+            if self.is_busy(of.key) || !self.reserve_spare(of.geometry.block(ahead).1 as usize) {
                 return;
             }
             self.load(of, ahead, 0);
@@ -276,9 +320,6 @@ impl SendStore {
     /// Lets go of a session's blocks below `floor`, which no receiver wants any more: their memory is
     /// used again while the caches hold it.
     pub(crate) fn release_below(&mut self, session: SessionKey, floor: u32) {
-        if self.starved.is_some_and(|(starved, sbn)| starved == session && sbn < floor) {
-            self.starved = None;
-        }
         while let Some((_, &place)) = self.index.range((session, 0)..(session, floor)).next() {
             self.drop_entry(place);
         }
@@ -427,9 +468,7 @@ impl SendStore {
 
     /// A session is over.
     pub(crate) fn close_session(&mut self, session: SessionKey) {
-        if self.starved.is_some_and(|(starved, _)| starved == session) {
-            self.starved = None;
-        }
+        self.not_starving(session);
         let range = (session, 0)..=(session, u32::MAX);
         let places: Vec<_> = self.index.range(range).map(|(_, place)| *place).collect();
         for place in places {

@@ -370,6 +370,15 @@ impl Protocol for Scdp {
         endpoint.floor(symbol.session)
     }
 
+    fn pause(
+        endpoint: &mut scdp::Endpoint,
+        now: Time,
+        symbol: &Frame<ScdpHeader>,
+        is_paused: bool,
+    ) {
+        endpoint.pause(now, symbol.session, is_paused);
+    }
+
     fn missing(endpoint: &scdp::Endpoint, session: SessionId, sbn: u32, missing: &mut Vec<u32>) {
         endpoint.missing_symbols(session, sbn, missing);
     }

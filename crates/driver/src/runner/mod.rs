@@ -31,7 +31,7 @@ pub(crate) struct Runner<P: Protocol> {
     protocol: P,
     endpoint: P::Endpoint,
     sessions: SessionTable<P>,
-    queue: Queue<Header<P>>,
+    queue: Queue,
     calls: Receiver<ProtocolCall<P>>,
     last_timeout: Time,
 }
@@ -217,11 +217,9 @@ impl<P: Protocol> Runner<P> {
         // Closes to its peers may still wait at the endpoint: they go out while the peers are
         // known.
         self.transmit(host);
-        let held = self.sessions.by_id(id).map_or(0, |session| session.held.len());
         if let Some((key, peers)) = self.sessions.end(id, last) {
             host.received.close_session(key);
             host.to_send.close_session(key);
-            self.queue.forget(id, held);
             host.release(peers);
             self.protocol.on_closed(id);
             // Some endpoints would go on to have the end confirmed: there is nobody to hear of it.

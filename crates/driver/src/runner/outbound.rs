@@ -4,23 +4,23 @@ use wellspring_core::{Destination, Ecn, Endpoint as _, Frame, SessionId, Time};
 
 use super::{Host, MAX_HEADER_LEN, OWN, Runner};
 use crate::network::outbox::{Marks, Target};
+use crate::payload::key::SessionKey;
 use crate::payload::send_store::{Fill, SourceOf};
 use crate::protocol::{Header, Protocol, Side};
 
 /// Frames sent in one turn of the loop, so that arrivals are not kept waiting.
 const FRAMES_A_TURN: usize = 1_024;
-/// Frames that may wait for their blocks before the endpoint is asked for no more.
-const MAX_WAITING: usize = 8_192;
+/// Frames of a session that may wait for their blocks before the endpoint is asked for no more of it.
+const MAX_WAITING: usize = 2_048;
 
 /// Bytes read ahead of the block being sent, beyond the next one \[bytes\].
 const READ_AHEAD_LEN: u64 = 2 << 20;
 
-/// What became of a frame.
-enum Emitted {
-    /// It is in the outbox, or waits for its block, or has no destination any more.
-    Yes,
-    /// Its block cannot be read yet: it is to be tried again.
-    Later,
+/// A frame on its way out.
+struct Outgoing<H> {
+    frame: Frame<H>,
+    /// It has waited for its block, as the first of the session whose turn it is.
+    waited: bool,
 }
 
 impl<P: Protocol> Runner<P> {
@@ -44,55 +44,80 @@ impl<P: Protocol> Runner<P> {
     /// Fills the outbox, flushing it as it gets full.
     fn gather(&mut self, host: &mut Host) -> bool {
         let now = host.clock.now();
+        self.feed(host);
         for _ in 0..FRAMES_A_TURN {
             if host.network.is_paced(now) || host.network.room().is_none() {
                 return false;
             }
-            let Some(frame) = self.next_frame(now) else {
+            let Some(outgoing) = self.next_frame(now) else {
                 host.network.forget_pace(now);
                 return false;
             };
-            match self.emit(host, now, &frame) {
-                Emitted::Yes => {}
-                Emitted::Later => {
-                    self.queue.ready.push_front(frame);
-                    return false;
-                }
-            }
+            self.emit(host, now, &outgoing);
         }
         true
     }
 
-    fn next_frame(&mut self, now: Time) -> Option<Frame<Header<P>>> {
-        self.queue.ready.pop_front().or_else(|| {
-            let may_ask = self.queue.held < MAX_WAITING;
-            if may_ask { self.endpoint.poll_transmit(now) } else { None }
-        })
+    /// Gives memory to the sessions that found none, by turns, as far as there is some.
+    fn feed(&mut self, host: &mut Host) {
+        while let Some(key) = host.to_send.first_starving() {
+            let Some(fill) = self.try_first(host, key) else {
+                host.to_send.not_starving(key);
+                continue;
+            };
+            if matches!(fill, Fill::NoRoom) {
+                return;
+            }
+            self.queue.release(key);
+        }
     }
 
-    fn emit(&mut self, host: &mut Host, now: Time, frame: &Frame<Header<P>>) -> Emitted {
+    /// Sees to the first symbol that waits in a session, if one does.
+    fn try_first(&mut self, host: &mut Host, key: SessionKey) -> Option<Fill> {
+        let session = self.sessions.by_key(key)?;
+        let Side::Sending { source, .. } = &session.side else { return None };
+        let symbol = P::symbol(&session.held.front()?.header, &session.geometry)?;
+        let (geometry, coding) = (&session.geometry, &session.coding);
+        Some(host.to_send.fill(&SourceOf { key, geometry, coding, source }, symbol, None))
+    }
+
+    fn next_frame(&mut self, now: Time) -> Option<Outgoing<Header<P>>> {
+        while let Some(&key) = self.queue.ready.front() {
+            if let Some(session) = self.sessions.by_key(key)
+                && let Some(frame) = session.held.pop_front()
+            {
+                if session.is_paused && session.held.len() <= MAX_WAITING / 2 {
+                    session.is_paused = false;
+                    P::pause(&mut self.endpoint, now, &frame, false);
+                }
+                return Some(Outgoing { frame, waited: true });
+            }
+            self.queue.ready.pop_front();
+        }
+        let frame = self.endpoint.poll_transmit(now)?;
+        Some(Outgoing { frame, waited: false })
+    }
+
+    fn emit(&mut self, host: &mut Host, now: Time, outgoing: &Outgoing<Header<P>>) {
+        let frame = &outgoing.frame;
         let symbol = self
             .sessions
             .by_id(frame.session)
             .and_then(|session| P::symbol(&frame.header, &session.geometry));
         let has_targets = self.find_targets(host, frame);
         let len = match symbol {
-            _ if P::header_len(&frame.header) > 0 && symbol.is_none() => return Emitted::Yes,
-            Some(_) if !has_targets => return Emitted::Yes,
-            Some(symbol) => match self.fill_symbol(host, frame, symbol) {
+            _ if P::header_len(&frame.header) > 0 && symbol.is_none() => return,
+            Some(_) if !has_targets => return,
+            Some(symbol) => match self.fill_symbol(host, outgoing, symbol) {
                 (Fill::Written, len) => len,
-                (Fill::Waits, _) => {
-                    host.network.sent.waited_for_block += 1;
-                    return Emitted::Yes;
-                }
-                (Fill::NoRoom, _) => return Emitted::Later,
+                _ => return self.hold_back(host, now, outgoing),
             },
             None => {
                 let session = self.sessions.by_id(frame.session).map(|session| &mut session.state);
                 let room = host.network.room().expect("asked for by gather");
                 match self.protocol.emit(frame, session, room) {
                     Some(len) if has_targets => len,
-                    _ => return Emitted::Yes,
+                    _ => return,
                 }
             }
         };
@@ -107,7 +132,26 @@ impl<P: Protocol> Runner<P> {
             Ecn::Marked => 3,
         };
         host.network.push(now, len, Marks { dscp, ecn }, &self.queue.targets);
-        Emitted::Yes
+    }
+
+    /// Has a symbol wait in its session, which is asked for no more while many do.
+    fn hold_back(&mut self, host: &mut Host, now: Time, outgoing: &Outgoing<Header<P>>) {
+        let Outgoing { frame, waited } = outgoing;
+        let Some(session) = self.sessions.by_id(frame.session) else { return };
+        if *waited {
+            session.held.push_front(*frame);
+            self.queue.wait_on();
+            return;
+        }
+        host.network.sent.waited_for_block += 1;
+        // Of an endpoint that cannot be paused, it is lost like one that finds a queue full.
+        if session.held.len() < 2 * MAX_WAITING {
+            session.held.push_back(*frame);
+        }
+        if session.held.len() >= MAX_WAITING && !session.is_paused {
+            session.is_paused = true;
+            P::pause(&mut self.endpoint, now, frame, true);
+        }
     }
 
     /// Finds where a frame goes; false if it goes nowhere (any more).
@@ -138,9 +182,10 @@ impl<P: Protocol> Runner<P> {
     fn fill_symbol(
         &mut self,
         host: &mut Host,
-        frame: &Frame<Header<P>>,
+        outgoing: &Outgoing<Header<P>>,
         (sbn, esi): (u32, u32),
     ) -> (Fill, usize) {
+        let Outgoing { frame, waited } = outgoing;
         let Some(session) = self.sessions.by_id(frame.session) else { return (Fill::Waits, 0) };
         let Side::Sending { source, .. } = &session.side else { return (Fill::Waits, 0) };
         let (geometry, coding) = (&session.geometry, &session.coding);
@@ -149,21 +194,17 @@ impl<P: Protocol> Runner<P> {
         let len = header_len + usize::from(frame.payload_len);
         let room = host.network.room().expect("asked for by gather");
         let (header, payload) = room[..len].split_at_mut(header_len);
-        // Behind a frame that waits, a symbol waits as well; but its block is seen to.
-        let out = session.held.is_empty().then_some(payload);
-        let fill = host.to_send.fill(&of, (sbn, esi), out);
-        if matches!(fill, Fill::Waits) {
-            session.held.push_back(*frame);
-            self.queue.held += 1;
+        if !waited && !session.held.is_empty() {
+            // Behind a frame that waits, a symbol waits as well; but its block is seen to.
+            host.to_send.expect(&of, (sbn, esi));
+            return (Fill::Waits, len);
         }
+        let fill = host.to_send.fill(&of, (sbn, esi), Some(payload));
         if self.queue.last_block != Some((session.key, sbn)) {
             self.queue.last_block = Some((session.key, sbn));
             let floor = P::floor(&mut self.endpoint, frame).unwrap_or(0);
-            // Symbols that wait, for their blocks or for the network, are sent even if nobody wants
-            // them any more: each is the answer to a credit.
-            let ready = self.queue.ready.iter().filter(|f| f.session == frame.session);
-            let waiting = session.held.iter().chain(ready);
-            let waiting = waiting.filter_map(|f| P::symbol(&f.header, geometry));
+            // Symbols that wait are sent even if nobody wants them any more: each is the answer to a credit.
+            let waiting = session.held.iter().filter_map(|f| P::symbol(&f.header, geometry));
             let lowest = waiting.map(|(sbn, _)| sbn).fold(floor.min(sbn), u32::min);
             host.to_send.release_below(session.key, lowest);
             let fitting = READ_AHEAD_LEN / geometry.longest_block().max(1);

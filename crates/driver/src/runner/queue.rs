@@ -1,41 +1,35 @@
-//! Queue of frames between an endpoint and the network.
+//! Order in which frames that had to wait for their blocks go out.
 
 use std::collections::VecDeque;
-
-use wellspring_core::{Frame, SessionId};
 
 use crate::network::outbox::Target;
 use crate::payload::key::SessionKey;
 
-/// Frames on their way out, between the endpoint and the network.
-pub(super) struct Queue<H> {
-    /// Symbols whose blocks have come, to be sent before the endpoint is asked for more.
-    pub(super) ready: VecDeque<Frame<H>>,
-    /// Frames held back by all sessions.
-    pub(super) held: usize,
+/// Sessions whose frames wait, between the endpoint and the network. A frame waits in its own session: one whose blocks come
+/// slowly, or that asks for many of them, holds up no other.
+pub(super) struct Queue {
+    /// Sessions whose first frame can be tried again, before the endpoint is asked for more.
+    pub(super) ready: VecDeque<SessionKey>,
     /// The block whose symbols went out last.
     pub(super) last_block: Option<(SessionKey, u32)>,
     /// Where the frame at hand goes.
     pub(super) targets: Vec<Target>,
 }
 
-impl<H> Queue<H> {
+impl Queue {
     pub(super) fn new() -> Self {
-        Queue { ready: VecDeque::new(), held: 0, last_block: None, targets: Vec::new() }
+        Queue { ready: VecDeque::new(), last_block: None, targets: Vec::new() }
     }
 
-    /// Frames of a session need not wait any more.
-    pub(super) fn release(&mut self, held: &mut VecDeque<Frame<H>>) {
-        self.held -= held.len();
-        // Before what is ready: of their session they are the older ones, and their block is here, so
-        // sending them gives memory back to a frame that found none.
-        held.append(&mut self.ready);
-        std::mem::swap(held, &mut self.ready);
+    /// A session's first frame need not wait any more.
+    pub(super) fn release(&mut self, session: SessionKey) {
+        if !self.ready.contains(&session) {
+            self.ready.push_back(session);
+        }
     }
 
-    /// A session is over that held back so many frames.
-    pub(super) fn forget(&mut self, session: SessionId, held: usize) {
-        self.held -= held;
-        self.ready.retain(|frame| frame.session != session);
+    /// The frame that was tried for the session whose turn it is has to wait on.
+    pub(super) fn wait_on(&mut self) {
+        self.ready.pop_front();
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Session<P: Protocol> {
     /// Frames that wait for their block or its encoder, and those behind them: symbols leave in
     /// the order of their packet numbers, or receivers would take them for lost.
     pub held: VecDeque<Frame<Header<P>>>,
+    /// So many of them wait that the endpoint is asked for no more.
+    pub is_paused: bool,
     /// Why this side ends it, if it does.
     pub failure: Option<Failure>,
     events: Sink<P>,
@@ -129,6 +131,7 @@ impl<P: Protocol> SessionTable<P> {
             unchecked: Vec::new(),
             left_group: false,
             held: VecDeque::new(),
+            is_paused: false,
             failure: None,
             events,
             last: None,

@@ -114,13 +114,13 @@ impl<P: Protocol> Runner<P> {
         self.drain_events(host);
     }
 
-    /// A block (or its encoder) is here: the frames held back for it are tried again, with those
-    /// behind them.
+    /// A block (or its encoder) is here: the frame that waits for it is tried again, with those
+    /// behind it.
     pub(super) fn release_frames(&mut self, key: BlockKey) {
         let Some(session) = self.sessions.by_key(key.0) else { return };
         let first = session.held.front().and_then(|f| P::symbol(&f.header, &session.geometry));
         if first.is_some_and(|(sbn, _)| sbn == key.1) {
-            self.queue.release(&mut session.held);
+            self.queue.release(key.0);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod common;
 mod conformance;
+mod fairness;
 mod hostile;
 mod memory;
 mod socket;

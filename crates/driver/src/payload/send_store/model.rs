@@ -170,6 +170,7 @@ impl Model {
                 }
                 assert!(is_asked || !matches!(fill, Fill::Written), "written into nothing");
             }
+            3 if with >= 0xe0 => self.store.expect(&session.of(), (sbn, with.into())),
             3 => self.store.read_ahead(&session.of(), sbn, (with % 5).into()),
             4 if self.jobs.len() < MAX_JOBS => self.jobs.extend(self.store.next_job()),
             4 | 5 if !self.jobs.is_empty() => {

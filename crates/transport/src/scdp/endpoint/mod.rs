@@ -157,6 +157,18 @@ impl Endpoint {
         }
     }
 
+    /// A send session yields no symbols until it is to go on: those that it has yielded wait for their
+    /// blocks. Credits are kept meanwhile.
+    pub fn pause(&mut self, now: Time, session: SessionId, is_paused: bool) {
+        if let Some(&place) = self.places.get(&session) {
+            self.with(now, place, |session, _| {
+                if let Session::Sending(sender) = session {
+                    sender.pause(is_paused);
+                }
+            });
+        }
+    }
+
     fn insert(&mut self, id: SessionId, session: Session) -> u32 {
         let place = self.sessions.insert((id, session));
         if place as usize == self.is_ready.len() {

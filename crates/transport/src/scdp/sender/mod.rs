@@ -97,6 +97,8 @@ pub(super) struct Sender {
     probes: u32,
     stats: SendStats,
     over: bool,
+    /// Its symbols wait for their blocks.
+    is_paused: bool,
     /// When to look at the deadlines again: never later than the earliest, but activity that only
     /// postpones them is not followed (an early timeout is a no-op).
     check_at: Option<Time>,
@@ -142,6 +144,7 @@ impl Sender {
             probes: 0,
             stats: SendStats::default(),
             over: false,
+            is_paused: false,
             check_at: None,
             window: window(&command.object, config),
             peer_timeout: config.peer_timeout,
@@ -282,6 +285,9 @@ impl Sender {
 
     /// Nothing is left to send for now: what was asked for last may have been the end.
     pub(super) fn on_idle(&mut self, now: Time, config: &Config) {
+        if self.is_paused {
+            return;
+        }
         let groups = self.streams.iter_mut().filter(|s| s.mode == Mode::OneToMany);
         groups.for_each(|group| group.note_hold_up(now));
         // Without a deadline nobody is waited for any more: it is time to think of release. And the
@@ -413,12 +419,17 @@ impl Sender {
 
     /// Whether a symbol may go out.
     pub(super) fn can_send(&self) -> bool {
-        !self.over && self.streams.iter().any(|s| s.sendable() > 0)
+        !self.over && !self.is_paused && self.streams.iter().any(|s| s.sendable() > 0)
+    }
+
+    /// Yields no symbols for now, or goes on.
+    pub(super) fn pause(&mut self, is_paused: bool) {
+        self.is_paused = is_paused;
     }
 
     /// The next symbol.
     pub(super) fn next_frame(&mut self, now: Time, config: &Config) -> Option<Frame<ScdpHeader>> {
-        if self.over {
+        if self.over || self.is_paused {
             return None;
         }
         let streams = self.streams.len();
