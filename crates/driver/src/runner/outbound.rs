@@ -44,32 +44,37 @@ impl<P: Protocol> Runner<P> {
     /// Fills the outbox, flushing it as it gets full.
     fn gather(&mut self, host: &mut Host) -> bool {
         let now = host.clock.now();
-        self.feed(host);
-        for _ in 0..FRAMES_A_TURN {
+        for turn in 0..FRAMES_A_TURN {
             if host.network.is_paced(now) || host.network.room().is_none() {
                 return false;
             }
             let Some(outgoing) = self.next_frame(now) else {
+                // What has been sent has left space.
+                if self.feed(host) {
+                    continue;
+                }
                 host.network.forget_pace(now);
-                return false;
+                // A session of another protocol may go on with that space.
+                return turn > 0 && host.to_send.first_starving().is_some();
             };
             self.emit(host, now, &outgoing);
         }
         true
     }
 
-    /// Gives memory to the sessions that found none, by turns, as far as there is some.
-    fn feed(&mut self, host: &mut Host) {
-        while let Some(key) = host.to_send.first_starving() {
+    /// Gives memory to the sessions that found none, by turns, as far as there is some; true if one of them goes on.
+    fn feed(&mut self, host: &mut Host) -> bool {
+        while let Some(key) = host.to_send.first_starving().filter(|&key| self.sessions.has(key)) {
             let Some(fill) = self.try_first(host, key) else {
                 host.to_send.not_starving(key);
                 continue;
             };
             if matches!(fill, Fill::NoRoom) {
-                return;
+                break;
             }
             self.queue.release(key);
         }
+        !self.queue.ready.is_empty()
     }
 
     /// Sees to the first symbol that waits in a session, if one does.

@@ -154,6 +154,11 @@ impl<P: Protocol> SessionTable<P> {
         self.by_key(key)
     }
 
+    /// Whether it is, or was, a session of this table.
+    pub(crate) fn has(&self, key: SessionKey) -> bool {
+        key.runner() == usize::from(self.runner)
+    }
+
     /// A session that has not reported its last event.
     pub(crate) fn by_key(&mut self, key: SessionKey) -> Option<&mut Session<P>> {
         self.sessions.get_mut(key.place()).filter(|session| session.key == key)
