@@ -66,6 +66,7 @@ pub const CRATES: &[Crate] = &[
     product("wellspring-driver", 3),
     product("wellspring-appliance", 3),
     product("wellspring-experiments", 3),
+    product("wellspring-figures", 4),
     product("wellspring-isal", 3),
     product("wellspring-console", 3),
     // What client and server share; neither knows the other.
@@ -79,6 +80,7 @@ pub const CRATES: &[Crate] = &[
         blind_to: &[
             "wellspring-sim",
             "wellspring-experiments",
+            "wellspring-figures",
             "wellspring-isal",
             "raptorq",
             "reed-solomon-simd",

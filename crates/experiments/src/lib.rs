@@ -11,7 +11,6 @@ pub mod catalogue;
 mod code_needs;
 pub mod decode;
 pub mod driver;
-pub mod figures;
 pub mod live;
 #[cfg(feature = "long-link")]
 pub mod long_link;

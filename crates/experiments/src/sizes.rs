@@ -41,7 +41,7 @@ const PIAS_PACKET: f64 = 1_460.0;
 
 impl Sizes {
     /// The part of all transfers that are longer than so many bytes, for the distributions of tables.
-    pub(crate) fn part_above(&self, bytes: f64) -> f64 {
+    pub fn part_above(&self, bytes: f64) -> f64 {
         let points = |points: &[(f64, f64)], unit: f64| above_by_points(points, bytes / unit);
         match self {
             Sizes::Fixed(size) => f64::from(u8::from(size.0 as f64 > bytes)),

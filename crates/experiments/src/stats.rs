@@ -1,7 +1,7 @@
 //! Statistics over flows and seeds.
 
 /// Steps of a distribution: a value each 2 %.
-pub(crate) const RANKS: usize = 50;
+pub const RANKS: usize = 50;
 
 /// Mean of values; 0 for none.
 pub fn mean(values: &[f64]) -> f64 {

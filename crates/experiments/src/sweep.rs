@@ -10,6 +10,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// Where results go, and what is kept.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +77,7 @@ pub fn sweep(scenarios: &[Scenario], output: &Output, report: Report<'_>) -> Res
     let store = open(output, scenarios)?;
     let bare = bare(scenarios);
     let jobs = jobs(scenarios, &bare, output.shard);
-    let runs = jobs.par_iter().enumerate().map(|(number, job)| {
+    on_all_threads(&jobs, |number, job| {
         match store.as_ref().and_then(|store| job.done(store, output)) {
             Some(row) => {
                 report(number, DONE_BEFORE);
@@ -84,8 +85,7 @@ pub fn sweep(scenarios: &[Scenario], output: &Output, report: Report<'_>) -> Res
             }
             None => Ok(job.run(store.as_ref(), output, &mut |how| report(number, how))?.0),
         }
-    });
-    runs.collect()
+    })
 }
 
 /// As [`sweep`], for who needs more of a run than its row: what `look` makes of each, which is kept
@@ -103,7 +103,7 @@ pub fn watch<T: Send + Serialize + DeserializeOwned>(
     let store = open(output, scenarios)?;
     let bare = bare(scenarios);
     let jobs = jobs(scenarios, &bare, output.shard);
-    let runs = jobs.par_iter().enumerate().map(|(number, job)| {
+    on_all_threads(&jobs, |number, job| {
         let before = store.as_ref().and_then(|store| {
             let row = job.done(store, output)?;
             Some((row, store.seen(job.hash, job.seed, what)?))
@@ -118,8 +118,30 @@ pub fn watch<T: Send + Serialize + DeserializeOwned>(
             store.keep_seen(&row, what, &seen)?;
         }
         Ok((row, seen))
-    });
-    runs.collect()
+    })
+}
+
+/// Does jobs on as many threads as the pool has: what came of each, in their order. Each is given its number.
+///
+/// # Errors
+/// A job failed; the others may not have been begun.
+pub fn on_all_threads<J: Sync, T: Send>(
+    jobs: &[J],
+    job: impl Fn(usize, &J) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let results: Vec<_> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    each_number(jobs.len(), &|number| {
+        let result = job(number, &jobs[number])?;
+        *results[number].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+        Ok(())
+    })?;
+    let results = results.into_iter().map(Mutex::into_inner);
+    Ok(results.filter_map(|result| result.unwrap_or_else(PoisonError::into_inner)).collect())
+}
+
+/// Not generic: what distributes jobs takes longer to compile than most figures.
+fn each_number(count: usize, job: &(dyn Fn(usize) -> Result<()> + Sync)) -> Result<()> {
+    (0..count).into_par_iter().try_for_each(job)
 }
 
 fn open(output: &Output, scenarios: &[Scenario]) -> Result<Option<Store>> {

@@ -11,7 +11,7 @@ use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::until_signal;
 use wellspring_console::output::Stdout;
 use wellspring_console::units::parse_rate;
-use wellspring_experiments::figures::plot::Plot;
+use wellspring_figures::plot::Plot;
 
 use crate::report::failed;
 use crate::reproduce::report::write_plot;

@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use rayon::ThreadPoolBuilder;
 use serde_json::json;
-use wellspring_experiments::figures::{FIGURES, Figure, Lab, Scale};
 use wellspring_experiments::sweep::Output;
+use wellspring_figures::{FIGURES, Figure, Lab, Scale};
 
 use crate::simulation::{Stop, heed, interruptible, wrong};
 

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use wellspring_console::children;
 use wellspring_console::wellspring::Wellspring;
-use wellspring_experiments::figures::{Traffic, Unavailable};
+use wellspring_figures::{Traffic, Unavailable};
 
 /// Network namespaces, links and kernel TCP are set up by this.
 const LAB: &str = include_str!("../../scripts/maelstrom");

@@ -11,8 +11,8 @@ use anyhow::Result;
 use clap::Args;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stdout;
-use wellspring_experiments::figures::{self, Check, FIGURES, Figure, Lab, Scale, Traffic};
 use wellspring_experiments::sweep::Output;
+use wellspring_figures::{self as figures, Check, FIGURES, Figure, Lab, Scale, Traffic};
 
 use crate::report::{failed, print_json, print_table, seed, usage};
 use crate::sim::RunsBar;

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-use wellspring_experiments::figures::plot::Plot;
-use wellspring_experiments::figures::{Check, Figure, Lab, Larger, QUESTIONS, Verdict, larger};
+use wellspring_figures::plot::Plot;
+use wellspring_figures::{Check, Figure, Lab, Larger, QUESTIONS, Verdict, larger};
 
 /// What came of one figure, and how.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use wellspring_experiments::figures::{Check, Verdict, learnt};
+use wellspring_figures::{Check, Verdict, learnt};
 
 use super::papers::{PAPERS, counts, is_of, meaning, question};
 use super::{palette, plot};

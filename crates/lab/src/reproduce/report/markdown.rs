@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use wellspring_experiments::figures::{Check, FIGURES, QUESTIONS, Question, learnt};
+use wellspring_figures::{Check, FIGURES, QUESTIONS, Question, learnt};
 
 use super::papers::{PAPERS, counts, file, is_of, meaning, question};
 use super::plot;

@@ -12,8 +12,8 @@ use std::path::Path;
 use super::record::Record;
 use anyhow::{Context, Result};
 use papers::{OPEN, PAPERS, file};
-use wellspring_experiments::figures::QUESTIONS;
-use wellspring_experiments::figures::plot::Plot;
+use wellspring_figures::QUESTIONS;
+use wellspring_figures::plot::Plot;
 
 /// Writes `index.html` and, with the plots beside it, `report.md`.
 ///
@@ -78,9 +78,9 @@ fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
 mod tests {
     use std::time::Duration;
 
-    use wellspring_experiments::figures::plot::{BARS, LINE, SHIPPED, plain};
-    use wellspring_experiments::figures::{FIGURES, Lab, Scale};
     use wellspring_experiments::sweep::Output;
+    use wellspring_figures::plot::{BARS, LINE, SHIPPED, plain};
+    use wellspring_figures::{FIGURES, Lab, Scale};
 
     use super::*;
 
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn the_book_in_the_tree_is_drawn_from_the_records_in_the_tree() {
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let read = |figure: &wellspring_experiments::figures::Figure| {
+        let read = |figure: &wellspring_figures::Figure| {
             Record::read(&tree.join("results"), figure.name).unwrap()
         };
         let records: Vec<Record> = FIGURES.iter().filter_map(read).collect();

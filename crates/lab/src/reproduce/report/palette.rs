@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use plotters::style::RGBColor;
-use wellspring_experiments::figures::plot::{Curve, Plot, Source};
+use wellspring_figures::plot::{Curve, Plot, Source};
 
 /// Text and the paper's marks.
 pub const INK: RGBColor = RGBColor(0x1F, 0x29, 0x33);
@@ -115,7 +115,7 @@ pub fn style() -> String {
 
 #[cfg(test)]
 mod tests {
-    use wellspring_experiments::figures::plot::{LINE, SHIPPED};
+    use wellspring_figures::plot::{LINE, SHIPPED};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Verdicts counted and explained, papers, and names of plots' files.
 
-use wellspring_experiments::figures::{QUESTIONS, Question, Verdict};
+use wellspring_figures::{QUESTIONS, Question, Verdict};
 
 use crate::reproduce::record::Record;
 

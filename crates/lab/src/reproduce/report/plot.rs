@@ -11,7 +11,7 @@ use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
-use wellspring_experiments::figures::plot::{Axis, Curve, Plot, Shape, Source};
+use wellspring_figures::plot::{Axis, Curve, Plot, Shape, Source};
 
 use super::palette::{BACKGROUND, GRID, INK, MUTED, colour};
 

@@ -1,0 +1,137 @@
+//! Figs. 11 and 12: delivery latency of a slow TCP stream beside a flow of 10 Mbit/s.
+
+use anyhow::Result;
+use serde::Deserialize;
+
+use super::real_seeds;
+use crate::Lab;
+use crate::plot::{LINE, Plot, plain};
+use crate::traffic::typed;
+use wellspring_experiments::stats::mean;
+
+/// (7, 2) and I = (1, 10).
+const CODE: &str = "7,2:1,10";
+
+/// One stream.
+#[derive(Deserialize)]
+struct Row {
+    delay_ms: f64,
+    loss: f64,
+    code: String,
+    mean_ms: f64,
+    /// Messages that were late by more than a fifth of the way.
+    late: u64,
+    /// Runs of such messages, and how long the longest was.
+    spikes: u64,
+    longest_spike: u64,
+}
+
+fn measure(lab: &mut Lab, setting: &str, combinations: usize) -> Result<Option<Vec<Row>>> {
+    let arguments = format!("--rate 100M --cc reno --code none {CODE} {setting}");
+    let Some(traffic) = lab.traffic(&format!("a slow stream, {arguments}")) else {
+        return Ok(None);
+    };
+    let mut rows = Vec::new();
+    for seed in real_seeds(lab) {
+        let more =
+            traffic.long_link(&format!("stream {arguments} --seed {seed}"), 2 * combinations)?;
+        rows.extend(typed::<Row>(more)?);
+    }
+    Ok(Some(rows))
+}
+
+/// Rows of one setting, without and with Maelstrom.
+fn pair(rows: &[Row], delay: f64, loss: f64) -> [Vec<&Row>; 2] {
+    ["none", CODE].map(|code| {
+        let fits = |row: &&Row| row.code == code && (row.delay_ms, row.loss) == (delay, loss);
+        rows.iter().filter(fits).collect()
+    })
+}
+
+/// Fig. 11: mean latency of all messages, by loss at 50 ms and by one-way delay at 0.1 %.
+pub fn figure_11(lab: &mut Lab) -> Result<()> {
+    let (losses, delays, seconds): (&[f64], &[f64], u32) = match lab.quick() {
+        true => (&[0.01], &[], 12),
+        false => (&[0.0, 0.001, 0.01, 0.03], &[10.0, 100.0, 200.0, 250.0], 40),
+    };
+    let text = |values: &[f64]| values.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
+    let setting = format!("--delay 50 --loss {} --seconds {seconds}", text(losses));
+    let Some(mut rows) = measure(lab, &setting, losses.len())? else { return Ok(()) };
+    let mut settings: Vec<(f64, f64)> = losses.iter().map(|&loss| (50.0, loss)).collect();
+    if !delays.is_empty() {
+        // Rare losses: a run must be long to see some.
+        let setting = format!("--delay {} --loss 0.001 --seconds {}", text(delays), 3 * seconds);
+        rows.extend(measure(lab, &setting, delays.len())?.unwrap_or_default());
+        settings.extend(delays.iter().map(|&delay| (delay, 0.001)));
+    }
+    let mut latencies = Vec::new();
+    for (delay, loss) in settings {
+        let [alone, with] = pair(&rows, delay, loss)
+            .map(|rows| mean(&rows.iter().map(|row| row.mean_ms).collect::<Vec<_>>()));
+        latencies.push((delay, loss, [alone, with]));
+        let at = format!("{delay} ms one way, {} % lost", loss * 100.0);
+        let what = format!("with Maelstrom, mean latency, times the way, {at}");
+        lab.number(&what, "almost exactly 1", with / delay, 0.0..=1.1);
+        let what = format!("TCP alone, times the way, {at}");
+        if delay >= 100.0 {
+            lab.number(&what, "more than 2", alone / delay, 2.0..=f64::INFINITY);
+        } else {
+            lab.note(&what, "read off the figure", format!("{:.2}", alone / delay));
+        }
+    }
+    // At 50 ms by loss, and at 0.1 % by delay.
+    let by_loss = |code: usize| {
+        let of = latencies.iter().filter(|(delay, _, _)| *delay == 50.0);
+        plain(of.map(move |(_, loss, both)| (100.0 * loss, both[code]))).collect::<Vec<_>>()
+    };
+    let by_delay = |code: usize| {
+        let of = latencies.iter().filter(|(_, loss, _)| *loss == 0.001);
+        plain(of.map(move |(delay, _, both)| (*delay, both[code]))).collect::<Vec<_>>()
+    };
+    lab.plot(
+        Plot::new("Mean latency by loss, 50 ms one way", "packets lost [%]", "latency [ms]")
+            .curve("TCP alone", LINE, by_loss(0))
+            .curve("with Maelstrom", LINE, by_loss(1)),
+    );
+    let mut by_way = by_delay(0);
+    by_way.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    let mut with_way = by_delay(1);
+    with_way.sort_by(|a, b| a[0].total_cmp(&b[0]));
+    lab.plot(
+        Plot::new("Mean latency by delay, 0.1 % lost", "one-way delay [ms]", "latency [ms]")
+            .curve("TCP alone", LINE, by_way)
+            .curve("with Maelstrom", LINE, with_way),
+    );
+    Ok(())
+}
+
+/// Fig. 12: runs of late messages that a single loss makes.
+pub fn figure_12(lab: &mut Lab) -> Result<()> {
+    let (delays, seconds): (&[f64], u32) =
+        if lab.quick() { (&[50.0], 12) } else { (&[50.0, 100.0], 30) };
+    let text = delays.iter().map(f64::to_string).collect::<Vec<_>>().join(",");
+    let setting = format!("--delay {text} --loss 0.01 --seconds {seconds}");
+    let Some(rows) = measure(lab, &setting, delays.len())? else { return Ok(()) };
+    for &delay in delays {
+        let [alone, with] = pair(&rows, delay, 0.01);
+        let longest = |rows: &[&Row]| rows.iter().map(|row| row.longest_spike).max().unwrap_or(0);
+        let shown = |rows: &[&Row]| {
+            let (late, spikes): (u64, u64) =
+                rows.iter().fold((0, 0), |sum, row| (sum.0 + row.late, sum.1 + row.spikes));
+            format!("{late} late in {spikes} runs, the longest {}", longest(rows))
+        };
+        let at = format!("{delay} ms, 1 % lost");
+        lab.holds(
+            &format!("TCP alone: a loss makes hundreds of messages late, {at}"),
+            shown(&alone),
+            longest(&alone) >= 100,
+        );
+        // A machine that is busy makes a few messages late by itself.
+        lab.holds(
+            &format!("with Maelstrom: no run of ten and more, {at}"),
+            shown(&with),
+            longest(&with) < 10,
+        );
+    }
+    Ok(())
+}
