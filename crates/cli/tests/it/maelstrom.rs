@@ -287,6 +287,9 @@ fn the_load_is_shared_and_taken_over(
     assert!(arrived >= DATAGRAMS - 15, "{arrived} of {DATAGRAMS}, {}", lab.status("ab"));
     start(lab, dead);
     lab.wait_until("partitions shared again", shared);
+    for name in ["one", "two", "ab"] {
+        lab.wait_until("a peer that is heard", |lab| lab.status(name)["peer_alive"] == true);
+    }
     let arrived = spread(lab);
     assert!(arrived >= DATAGRAMS - 15, "{arrived} of {DATAGRAMS}, {}", lab.status("ab"));
     // Once, and again whenever the machine stops the other for longer than it may be silent.
