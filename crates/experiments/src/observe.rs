@@ -62,11 +62,18 @@ impl Series {
         (mean, depths().max().unwrap_or(0))
     }
 
-    /// Payload bits a second that hosts received from one time to another, by host.
+    /// Payload bits a second that a host received from one time to another, over the whole samples between them: what came
+    /// after the last of these is in a later one.
     pub fn rate(&self, host: u32, from: f64, to: f64) -> f64 {
-        let within = self.samples.iter().filter(|sample| sample.at > from && sample.at <= to);
-        let received = within.flat_map(|sample| &sample.received).filter(|entry| entry.0 == host);
-        received.map(|entry| entry.1 as f64 * 8.0).sum::<f64>() / (to - from)
+        let first = self.samples.partition_point(|sample| sample.at <= from);
+        let within = &self.samples[first..];
+        let within = &within[..within.partition_point(|sample| sample.at <= to)];
+        let Some(last) = within.last() else { return 0.0 };
+        // A sample holds what came since the one before.
+        let start = first.checked_sub(1).map_or(0.0, |before| self.samples[before].at);
+        let received = within.iter().flat_map(|sample| &sample.received);
+        let bytes: u64 = received.filter(|entry| entry.0 == host).map(|entry| entry.1).sum();
+        bytes as f64 * 8.0 / (last.at - start)
     }
 
     /// Writes `queues-NAME.csv.gz` and `rates-NAME.csv.gz`.
@@ -259,5 +266,25 @@ fn write_frame<A: Adapter, W: Write>(
         && let Some(writer) = writer.as_mut()
     {
         let _ = writer.write(&packet);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_of_whole_samples_over_their_own_span() {
+        let sample =
+            |at: f64| Sample { at, received: vec![(3, 1_000), (4, 7)], queues: Vec::new() };
+        let samples = [1.0, 2.0, 3.0, 4.0].map(sample).to_vec();
+        let series = Series { samples, ports: 1 };
+        for (from, to) in [(0.0, 4.0), (0.0, 3.9), (1.5, 3.5), (2.0, 2.999), (0.5, 1.0), (0.0, 9.0)]
+        {
+            let rate = series.rate(3, from, to);
+            let expected = if (from, to) == (2.0, 2.999) { 0.0 } else { 8_000.0 };
+            assert_eq!(rate, expected, "{from} to {to}");
+        }
+        assert_eq!(series.rate(5, 0.0, 4.0), 0.0);
     }
 }

@@ -33,7 +33,8 @@ const LARGER: &[Larger] = &[
     Larger {
         figure: "scdp-5",
         found: "2,000 writes, one seed: above 0.9 Gbit/s 0.000 of SCDP's at 10 us and 0.050 at 1 us; mean goodput SCDP / \
-                NDP 0.420 / 0.245 Gbit/s when light, 0.041 / 0.034 when heavy; NDP+ over NDP -0.005 and over SCDP -0.179; \
+                NDP by multi-unicast 0.420 / 0.245 Gbit/s when light, 0.041 / 0.034 when heavy, where a daisy chain gives NDP \
+                0.55 more when light and 0.06 less when heavy (bench/record/2026-11-23-figures.md); NDP+ over NDP -0.005 and over SCDP -0.179; \
                 background SCDP / NDP 0.584 / 0.545",
         record: "bench/record/2026-11-25-figures.md",
     },

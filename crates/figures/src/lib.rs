@@ -17,6 +17,7 @@ mod tcp;
 mod traffic;
 mod unicast;
 mod verdict;
+mod ways;
 
 pub use lab::{Lab, Scale, Scope};
 pub use larger::{Larger, larger};

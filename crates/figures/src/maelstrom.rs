@@ -8,6 +8,7 @@ pub(super) mod appliance;
 mod codes;
 pub(super) mod delivery;
 mod on_the_wire;
+mod rates;
 #[cfg(feature = "long-link")]
 pub(super) mod simulated;
 pub(super) mod throughput;

@@ -4,6 +4,7 @@ use super::lab::{Cases, EVERYBODY, Lab, Settings, over, shown};
 use super::plot::{BARS, LINE, Plot, SHIPPED, SHIPPED_BARS, by_rank, plain, ranks, sample};
 use super::shipped::SCDP_AS_SHIPPED;
 use super::tcp::{PIAS, PIAS_READING, TCP};
+use super::ways::{DAISY_CHAIN, Ways, scdp_above_ndp};
 use anyhow::Result;
 use wellspring_experiments::results::RunRow;
 
@@ -21,7 +22,7 @@ fn above(cases: &Cases, better: &str, worse: &str) -> (String, bool) {
 }
 
 pub fn figure_1a(lab: &mut Lab) -> Result<()> {
-    let chain = [("workload.write_by", "daisy-chain")];
+    let chain = [DAISY_CHAIN];
     // The window of the authors' models, 14 segments of 1,500 bytes: about NDP's 12.
     let window = ("protocol.tcp.receive_window", "21KB");
     let cases = lab.measure(
@@ -100,7 +101,7 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
         [("topology.delay", "10us"), ("workload.size", "1MB"), ("workload.lambda", "2000.0")];
     let near = [("topology.delay", "1us"), light[1], light[2]];
     let heavy = [light[0], ("workload.size", "4MB"), ("workload.lambda", "4000.0")];
-    let chain = ("workload.write_by", "daisy-chain");
+    let chain = DAISY_CHAIN;
     let (scdp, ndp, plus) =
         (("protocol.name", "scdp"), ("protocol.name", "ndp"), ("protocol.name", "ndp+"));
     let cases = lab.measure(
@@ -175,17 +176,14 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
     let what = "background, PIAS, 4 MB, 4000/s [Gbit/s]";
     let pias = over(&others, "pias heavy", |row| row.background_goodput);
     lab.reading(PIAS_READING, what, "0.182", pias, 0.137..=0.228);
-    let goodput = |label| over(&cases, label, |row| row.goodput_mean);
-    for (load, s, n, p) in [
-        ("light", "scdp-light", "ndp-light", "plus-light"),
-        ("heavy", "scdp-heavy", "ndp-heavy", "plus-heavy"),
-    ] {
-        let ours = format!("{:.3} / {:.3} / {:.3}", goodput(s), goodput(n), goodput(p));
-        lab.holds(
-            &format!("{load}: mean goodput SCDP > NDP (/ NDP+) [Gbit/s]"),
-            ours,
-            goodput(s) > goodput(n),
-        );
+    let goodput = |label: &str| over(&cases, label, |row| row.goodput_mean);
+    let both = |load| Ways {
+        copies: goodput(&format!("ndp-{load}")),
+        chain: goodput(&format!("ndp-{load}-chain")),
+    };
+    for load in ["light", "heavy"] {
+        let [scdp, plus] = ["scdp", "plus"].map(|name| goodput(&format!("{name}-{load}")));
+        scdp_above_ndp(lab, load, scdp, both(load), plus);
         lab.shipped(of_shipped(load, |row| row.goodput_mean));
     }
     plots(lab, [&cases, &others], ["scdp-light", "ndp-light", "plus-light"], "Writes");
@@ -205,9 +203,7 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
         "+0.14",
         both_gains(&cases, ["ndp-chain", "plus-chain"], ["light", "heavy"]),
     );
-    let helps = |a, b| goodput(a) / goodput(b) - 1.0;
-    let (light, heavy) =
-        (helps("ndp-light-chain", "ndp-light"), helps("ndp-heavy-chain", "ndp-heavy"));
+    let [light, heavy] = ["light", "heavy"].map(|load| both(load).chain / both(load).copies - 1.0);
     lab.holds(
         "daisy chain helps when light, hardly when heavy (gain over multi-unicast)",
         format!("{light:+.2} / {heavy:+.2}"),

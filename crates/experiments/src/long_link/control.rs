@@ -92,6 +92,14 @@ impl Control {
     pub fn on_timeout(&mut self, now: Time) {
         self.inner().on_persistent_congestion(now);
     }
+
+    /// The packet times out again that has made it what it was then: the threshold stays, and the window closes (RFC 5681
+    /// §3.1). BBR's model stays as measured.
+    pub fn close_again(&mut self, closed: Control) {
+        if !matches!(self, Control::Bbr(_)) {
+            *self = closed;
+        }
+    }
 }
 
 /// RFC 5681's slow start and congestion avoidance, counting packets.

@@ -69,6 +69,8 @@ pub struct Sender {
     recovers_until: Option<u64>,
     /// That recovery is one after a timeout: the window grows in it.
     timed_out: bool,
+    /// The packet that the last timeout was about and the controller behind it, unless that has been taken back.
+    closed: Option<(u64, Control)>,
     reduction: Option<Reduction>,
     undo: Option<Undo>,
     timer_from: Time,
@@ -103,6 +105,7 @@ impl Sender {
             back_off: 0,
             recovers_until: None,
             timed_out: false,
+            closed: None,
             reduction: None,
             undo: None,
             timer_from: now,
@@ -222,7 +225,11 @@ impl Sender {
         if self.recovers_until.is_none() {
             self.begin_undo();
         }
-        self.control.on_timeout(now);
+        match self.closed {
+            Some((first, closed)) if first == self.first => self.control.close_again(closed),
+            _ => self.control.on_timeout(now),
+        }
+        self.closed = Some((self.first, self.control));
         self.timed_out = true;
         self.reduction = None;
         self.recovers_until = Some(self.end());
@@ -368,7 +375,7 @@ impl Sender {
             return false;
         }
         self.control.undo(undo.control);
-        self.undo = None;
+        (self.undo, self.closed) = (None, None);
         (self.recovers_until, self.timed_out, self.reduction) = (None, false, None);
         for segment in &mut self.segments {
             if segment.state == State::Lost {

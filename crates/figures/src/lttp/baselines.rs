@@ -9,6 +9,10 @@ use wellspring_experiments::record::Timeout;
 use wellspring_experiments::stats::mean;
 
 const INITIAL_WINDOW: &str = "protocol.tcp.initial_window";
+/// The initial window under which DCTCP's figures are read.
+const READ_WINDOW: &str = "4";
+/// What those rows read into the paper.
+const WINDOW_READING: &str = "initial window 4, which the paper does not state";
 /// Below half of the link goodput has collapsed \[Mbit/s\].
 const COLLAPSED: f64 = 500.0;
 
@@ -137,13 +141,12 @@ pub fn figure_7(lab: &mut Lab) -> Result<()> {
             let what = format!("{name}, initial window {window}: fewest senders that collapse");
             let paper = format!("> {most}");
             match (window, first) {
-                ("4", Some(first)) => {
+                (READ_WINDOW, Some(first)) => {
                     let (low, high) = (f64::from(*range.start()), f64::from(*range.end()));
-                    let reading = "initial window 4, which the paper does not state";
-                    lab.reading(reading, &what, &paper, first.into(), low..=high);
+                    lab.reading(WINDOW_READING, &what, &paper, first.into(), low..=high);
                     let what = format!("{name}: goodput, 9 senders to there [Mbit/s]");
                     let plateau = between(&curve, 9..=first - 1);
-                    lab.reading(reading, &what, "~950", plateau, 921.5..=978.5);
+                    lab.reading(WINDOW_READING, &what, "~950", plateau, 921.5..=978.5);
                 }
                 _ => lab.note(&what, &paper, shown(first)),
             }
@@ -203,10 +206,11 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
                 count => format!("{count}; window {at:.3}, {in_flight:.1} in flight"),
             };
             lab.note(&what, "window 2.929, 2 in flight", ours);
-            if (window, count) == ("5", "24") {
-                let reading = "24 senders and initial window 5: 16 senders have no timeout";
+            // As Fig. 7 is read.
+            if (window, count) == (READ_WINDOW, "24") {
+                let reading = format!("{WINDOW_READING}; 24 senders, as 16 have no timeout");
                 let what = "congestion window at timeouts [segments]";
-                lab.reading(reading, what, "2.929", at, 2.0..=4.0);
+                lab.reading(&reading, what, "2.929", at, 2.0..=4.0);
             }
         }
     }
@@ -251,4 +255,22 @@ pub fn figure_9(lab: &mut Lab) -> Result<()> {
         lab.number(&what, paper, 2.0 * there, exact - 0.01..=exact + 0.01);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scale;
+    use wellspring_experiments::sweep::Output;
+
+    #[test]
+    fn figure_8_is_read_as_figure_7_is() {
+        let scale = Scale { seeds: Some(vec![1]), ..Scale::default() };
+        let mut lab = Lab::new(scale, Output::default(), &|_, _, _| {});
+        figure_8(&mut lab).unwrap();
+        let judged: Vec<_> = lab.checks.iter().filter(|check| check.fits.is_some()).collect();
+        let [row] = &judged[..] else { panic!("{judged:?}") };
+        assert!(row.reading.as_ref().unwrap().starts_with(WINDOW_READING), "{row:?}");
+        assert_eq!(row.ours, "2.000");
+    }
 }

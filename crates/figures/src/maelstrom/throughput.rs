@@ -2,8 +2,8 @@
 //! TCP through real appliances.
 
 use anyhow::Result;
-use serde::Deserialize;
 
+use super::rates::{Mean, Row, Rows, judged, ratio, text};
 use super::real_seeds;
 use crate::Lab;
 use crate::plot::{LINE, Plot, plain};
@@ -35,72 +35,6 @@ const CODES_SHARE: &str =
     "the code's 3/11 of a full link: with nothing lost the pair is as far below TCP's rate";
 /// How much of a rate must be left where the paper says that it is tracked.
 const TRACKED: f64 = 0.85;
-
-/// One TCP measurement.
-#[derive(Deserialize)]
-struct Row {
-    cc: String,
-    delay_ms: f64,
-    loss: f64,
-    burst: u32,
-    code: String,
-    mbps: f64,
-    /// Of what the same code carried with nothing lost.
-    of_lossless: Option<f64>,
-    /// Packets that the appliances' rings had no room for.
-    #[serde(default)]
-    unseen: u64,
-    /// What the measuring program says went wrong.
-    error: Option<String>,
-}
-
-/// Rows of one link, over all seeds.
-struct Rows(Vec<Row>);
-
-/// What was measured of one setting, in the mean over seeds.
-struct Mean {
-    mbps: f64,
-    of_lossless: f64,
-    unseen: u64,
-}
-
-impl Rows {
-    /// Runs every combination of the settings in `arguments`, `combinations` of them.
-    fn measure(lab: &mut Lab, arguments: &str, combinations: usize) -> Result<Option<Self>> {
-        let Some(traffic) = lab.traffic(&format!("TCP, {arguments}")) else { return Ok(None) };
-        let mut rows = Vec::new();
-        for seed in real_seeds(lab) {
-            let more =
-                traffic.long_link(&format!("tcp {arguments} --seed {seed}"), combinations)?;
-            rows.extend(typed::<Row>(more)?);
-        }
-        for row in rows.extract_if(.., |row| row.error.is_some()) {
-            let Row { cc, delay_ms, loss, burst, code, error, .. } = row;
-            let what = format!("{cc}, {delay_ms} ms, loss {loss}, bursts of {burst}, {code}");
-            lab.note(&what, "", format!("left out, iperf3 failed: {}", error.unwrap_or_default()));
-        }
-        Ok(Some(Rows(rows)))
-    }
-
-    fn mean(&self, fits: impl Fn(&Row) -> bool) -> Mean {
-        let rows: Vec<&Row> = self.0.iter().filter(|row| fits(row)).collect();
-        let of =
-            |what: fn(&Row) -> f64| mean(&rows.iter().map(|row| what(row)).collect::<Vec<_>>());
-        Mean {
-            mbps: of(|row| row.mbps),
-            of_lossless: of(|row| row.of_lossless.unwrap_or(1.0)),
-            unseen: rows.iter().map(|row| row.unseen).sum(),
-        }
-    }
-
-    /// Losses that were measured, in their order.
-    fn losses(&self) -> Vec<f64> {
-        let mut losses: Vec<f64> = self.0.iter().map(|row| row.loss).collect();
-        losses.sort_by(f64::total_cmp);
-        losses.dedup();
-        losses
-    }
-}
 
 fn at_loss(cc: &str, code: &str, delay: f64, loss: f64) -> impl Fn(&Row) -> bool {
     move |row| {
@@ -156,8 +90,9 @@ fn by_loss(lab: &mut Lab, link: &str) -> Result<Option<Rows>> {
     let of = |code: &str| {
         // A logarithmic axis has no 0: what loses nothing stands at the left.
         let at = |loss: f64| if loss > 0.0 { 100.0 * loss } else { 0.003 };
-        let rate = |loss: f64| rows.mean(at_loss("reno", code, 50.0, loss)).mbps;
-        plain(rows.losses().into_iter().map(move |loss| (at(loss), rate(loss)))).collect::<Vec<_>>()
+        let rate = |loss: f64| rows.mbps(at_loss("reno", code, 50.0, loss));
+        let points = rows.losses().into_iter().filter_map(|loss| Some((at(loss), rate(loss)?)));
+        plain(points).collect::<Vec<_>>()
     };
     lab.plot(
         Plot::new("Reno by loss, 50 ms one way", "packets lost [%], none at 0.003", "[Mbit/s]")
@@ -165,29 +100,34 @@ fn by_loss(lab: &mut Lab, link: &str) -> Result<Option<Rows>> {
             .curve("TCP alone", LINE, of("none"))
             .curve("with Maelstrom", LINE, of(PAPERS)),
     );
-    let lossless = rows.mean(at_loss("reno", "none", 50.0, 0.0)).mbps;
+    let lossless = rows.mbps(at_loss("reno", "none", 50.0, 0.0));
     for loss in rows.losses() {
         let alone = rows.mean(at_loss("reno", "none", 50.0, loss));
         let with = rows.mean(at_loss("reno", PAPERS, 50.0, loss));
         let at = format!("50 ms, {} % lost", loss * 100.0);
-        rates(lab, &format!("Reno, {at}"), &alone, &with);
+        rates(lab, &format!("Reno, {at}"), alone, with);
+        let [alone, with_rate] = [alone, with].map(|mean| Some(mean?.mbps));
         if loss > 0.0 {
             let what = format!("with Maelstrom, share of its lossless rate, {at}");
-            let own = with.of_lossless;
+            let own = with.and_then(|mean| mean.of_lossless);
             match least_share(loss) {
                 Some(least) => {
                     let paper = "not significantly less";
-                    lab.reading(OWN_RATE, &what, paper, own, least..=f64::INFINITY);
+                    judged(lab, &what, paper, own, |lab, own| {
+                        lab.reading(OWN_RATE, &what, paper, own, least..=f64::INFINITY);
+                    });
                 }
-                None => lab.note(&what, "read off the figure", format!("{own:.3}")),
+                None => lab.note(&what, "read off the figure", text(own, three_digits)),
             }
             let what = format!("the same of TCP's alone, {at}");
-            lab.note(&what, "read off the figure", format!("{:.3}", with.mbps / lossless));
+            let share = ratio(with_rate, lossless);
+            lab.note(&what, "read off the figure", text(share, three_digits));
         }
         if loss == 0.01 {
-            let times = with.mbps / alone.mbps;
-            let what = format!("times Reno alone, {at}");
-            lab.number(&what, "two orders of magnitude", times, 30.0..=f64::INFINITY);
+            let (what, paper) = (format!("times Reno alone, {at}"), "two orders of magnitude");
+            judged(lab, &what, paper, ratio(with_rate, alone), |lab, times| {
+                lab.number(&what, paper, times, 30.0..=f64::INFINITY);
+            });
         }
     }
     Ok(Some(rows))
@@ -197,10 +137,10 @@ fn by_loss(lab: &mut Lab, link: &str) -> Result<Option<Rows>> {
 fn beside_tunnels(lab: &mut Lab, rows: &Rows) {
     for (loss, [tiny, kcp]) in TUNNELS {
         if rows.losses().contains(&loss) {
-            let with = rows.mean(at_loss("reno", PAPERS, 50.0, loss));
+            let with = rows.mbps(at_loss("reno", PAPERS, 50.0, loss));
             let what = format!("beside tunnels at 8+3, 50 ms, {} % lost [Mbit/s]", loss * 100.0);
             let theirs = format!("tinyfecVPN {tiny}, kcptun {kcp}");
-            lab.note(&what, &theirs, format!("{:.1} with Maelstrom", with.mbps));
+            lab.note(&what, &theirs, text(with, |rate| format!("{rate:.1} with Maelstrom")));
         }
     }
 }
@@ -214,12 +154,22 @@ fn least_share(loss: f64) -> Option<f64> {
     }
 }
 
-fn rates(lab: &mut Lab, what: &str, alone: &Mean, with: &Mean) {
-    let mut text = format!("{:.1} alone, {:.1} with", alone.mbps, with.mbps);
-    if with.unseen > 0 {
-        text.push_str(&format!("; {} packets unseen", with.unseen));
+fn rates(lab: &mut Lab, what: &str, alone: Option<Mean>, with: Option<Mean>) {
+    let [alone, rate] = [alone, with].map(|mean| text(mean.map(|mean| mean.mbps), one_digit));
+    let mut ours = format!("{alone} alone, {rate} with");
+    let unseen = with.map_or(0, |mean| mean.unseen);
+    if unseen > 0 {
+        ours.push_str(&format!("; {unseen} packets unseen"));
     }
-    lab.note(&format!("{what} [Mbit/s]"), "read off the figure", text);
+    lab.note(&format!("{what} [Mbit/s]"), "read off the figure", ours);
+}
+
+fn one_digit(rate: f64) -> String {
+    format!("{rate:.1}")
+}
+
+fn three_digits(share: f64) -> String {
+    format!("{share:.3}")
 }
 
 /// The right halves: throughput by one-way delay, at 0.1 and 1 % loss.
@@ -237,8 +187,9 @@ fn by_delay(lab: &mut Lab, link: &str) -> Result<()> {
     let combinations = 2 * delays.len() * (losses.len() + 1);
     let Some(rows) = Rows::measure(lab, &arguments, combinations)? else { return Ok(()) };
     let of = |code: &str, loss: f64| {
-        let rate = |delay| rows.mean(at_loss("reno", code, delay, loss)).mbps;
-        plain(delays.map(|delay| (delay, rate(delay)))).collect::<Vec<_>>()
+        let rate = |delay| rows.mbps(at_loss("reno", code, delay, loss));
+        let points = delays.into_iter().filter_map(|delay| Some((delay, rate(delay)?)));
+        plain(points).collect::<Vec<_>>()
     };
     lab.plot(
         Plot::new("Reno by one-way delay", "one-way delay [ms]", "[Mbit/s]")
@@ -253,7 +204,7 @@ fn by_delay(lab: &mut Lab, link: &str) -> Result<()> {
             let alone = rows.mean(at_loss("reno", "none", delay, loss));
             let with = rows.mean(at_loss("reno", PAPERS, delay, loss));
             let at = format!("{delay} ms, {} % lost", loss * 100.0);
-            rates(lab, &format!("Reno, {at}"), &alone, &with);
+            rates(lab, &format!("Reno, {at}"), alone, with);
             if loss > 0.0 {
                 beside_lossless(lab, &rows, delay, loss);
             }
@@ -265,21 +216,26 @@ fn by_delay(lab: &mut Lab, link: &str) -> Result<()> {
 /// A point beside the graphs' top line, "the performance of TCP/IP without loss" (§5.1), and beside what
 /// the code leaves of that.
 fn beside_lossless(lab: &mut Lab, rows: &Rows, delay: f64, loss: f64) {
-    let lossless = |code| rows.mean(at_loss("reno", code, delay, 0.0)).mbps;
+    let lossless = |code| rows.mbps(at_loss("reno", code, delay, 0.0));
     let with = rows.mean(at_loss("reno", PAPERS, delay, loss));
+    let own = with.and_then(|mean| mean.of_lossless);
     let at = format!("{delay} ms, {} % lost", loss * 100.0);
     let what = format!("with Maelstrom, share of TCP's rate alone with nothing lost, {at}");
-    let (paper, ours) = ("tracks it closely", with.mbps / lossless("none"));
+    let paper = "tracks it closely";
+    let ours = ratio(with.map(|mean| mean.mbps), lossless("none"));
     // "Lagging only when the link latency is low" (§5.1).
     if delay >= 25.0 {
-        lab.number(&what, paper, ours, TRACKED..=f64::INFINITY);
-        let by_code = lossless(PAPERS) / lossless("none") < TRACKED;
-        lab.cause(CODES_SHARE, by_code && with.of_lossless >= TRACKED);
+        judged(lab, &what, paper, ours, |lab, ours| {
+            lab.number(&what, paper, ours, TRACKED..=f64::INFINITY);
+            let left = ratio(lossless(PAPERS), lossless("none"));
+            let by_code = left.is_some_and(|left| left < TRACKED);
+            lab.cause(CODES_SHARE, by_code && own.is_some_and(|own| own >= TRACKED));
+        });
     } else {
-        lab.note(&what, paper, format!("{ours:.3}"));
+        lab.note(&what, paper, text(ours, three_digits));
     }
     let what = format!("of what the code leaves, its own rate with nothing lost, {at}");
-    lab.note(&what, "not in the paper", format!("{:.3}", with.of_lossless));
+    lab.note(&what, "not in the paper", text(own, three_digits));
 }
 
 /// What came after the paper: CUBIC, and BBR, which needs no help with random loss.
@@ -299,11 +255,14 @@ fn todays(lab: &mut Lab, link: &str) -> Result<()> {
         for loss in rows.losses() {
             let alone = rows.mean(at_loss(cc, "none", 50.0, loss));
             let with = rows.mean(at_loss(cc, PAPERS, 50.0, loss));
-            rates(lab, &format!("{name}, 50 ms, {} % lost", loss * 100.0), &alone, &with);
+            rates(lab, &format!("{name}, 50 ms, {} % lost", loss * 100.0), alone, with);
             if loss == 0.0 {
                 let what = format!("{name}, nothing lost: of the rate alone, less the code's 3/11");
-                let part = with.mbps / (alone.mbps * LEFT_BY_CODE);
-                lab.goal(&what, part, 0.85..=f64::INFINITY);
+                let part =
+                    ratio(with.map(|mean| mean.mbps), alone.map(|mean| mean.mbps * LEFT_BY_CODE));
+                judged(lab, &what, "-", part, |lab, part| {
+                    lab.goal(&what, part, 0.85..=f64::INFINITY);
+                });
             }
         }
     }
@@ -330,10 +289,10 @@ pub fn bursts(lab: &mut Lab) -> Result<()> {
     for &cc in ccs {
         for &burst in bursts {
             let rate = |code: &str| {
-                rows.mean(|row| row.cc == cc && row.burst == burst && row.code == code).mbps
+                rows.mbps(|row| row.cc == cc && row.burst == burst && row.code == code)
             };
             let at = format!("{cc}, 1 % lost in bursts of {burst} [Mbit/s]");
-            let alone = rate("none");
+            let alone = text(rate("none"), one_digit);
             // Measured once, on such a link and machine, with bursts of 20 (their medians).
             let tunnels = match (cc, burst) {
                 ("cubic", 20) => "Reed-Solomon tunnels 7.9 (8+3), 3.7 (20+10); nothing 14.7",
@@ -341,13 +300,17 @@ pub fn bursts(lab: &mut Lab) -> Result<()> {
             };
             for code in &codes[1..] {
                 let what = format!("{code}, {at}");
-                lab.note(&what, tunnels, format!("{:.1}, alone {alone:.1}", rate(code)));
+                let ours = text(rate(code), one_digit);
+                lab.note(&what, tunnels, format!("{ours}, alone {alone}"));
             }
             // BBR takes random loss for what it is, and bursts too while there is room for them.
             if cc != "bbr" {
-                let ours = rate(FOR_BURSTS);
-                let text = format!("{ours:.1}, alone {alone:.1}");
-                lab.goal_holds(&format!("{FOR_BURSTS} above nothing, {at}"), text, ours > alone);
+                let what = format!("{FOR_BURSTS} above nothing, {at}");
+                let gain = rate(FOR_BURSTS).zip(rate("none")).map(|(ours, alone)| ours - alone);
+                judged(lab, &what, "-", gain, |lab, gain| {
+                    let ours = text(rate(FOR_BURSTS), one_digit);
+                    lab.goal_holds(&what, format!("{ours}, alone {alone}"), gain > 0.0);
+                });
             }
         }
     }
@@ -368,14 +331,22 @@ mod tests {
 
     /// A link on which Reno has 100 Mbit/s, a hundredth with loss, and 70 with Maelstrom, less at
     /// the second seed.
-    struct Written;
+    #[derive(Default)]
+    struct Written {
+        /// The code and the loss of the run that fails, if one does.
+        failing: Option<(&'static str, f64)>,
+    }
 
     impl Traffic for Written {
         fn long_link(&self, arguments: &str, rows: usize) -> Result<Vec<Value>> {
             let second = arguments.ends_with("--seed 2");
             let row = |code: &str, loss: f64, mbps: f64, of_lossless: Option<f64>| {
+                let fails = self.failing == Some((code, loss));
+                let lossless_fails = self.failing == Some((code, 0.0));
                 json!({ "cc": "reno", "delay_ms": 50.0, "loss": loss, "burst": 1, "code": code,
-                        "mbps": mbps, "of_lossless": of_lossless })
+                        "mbps": if fails { 0.0 } else { mbps },
+                        "of_lossless": of_lossless.filter(|_| !lossless_fails),
+                        "error": fails.then_some("it did not end") })
             };
             let with = if second { 49.0 } else { 70.0 };
             let given = vec![
@@ -445,17 +416,35 @@ mod tests {
 
     #[test]
     fn shares_and_ratios_are_means_over_seeds() {
-        let checks = by_loss_with(vec![1], Ok(&Written));
+        let checks = by_loss_with(vec![1], Ok(&Written::default()));
         let fits: Vec<_> = checks.iter().map(|check| check.fits).collect();
         assert_eq!(fits, [None, None, Some(true), None, Some(true)], "{checks:?}");
         assert_eq!(checks[2].verdict, Verdict::NotJudged, "a quick form is too small");
         assert!(checks[2].reading.is_some(), "the paper names no line");
         let ours = |checks: &[crate::Check]| [2, 3, 4].map(|row: usize| checks[row].ours.clone());
         assert_eq!(ours(&checks), ["1.000", "0.700", "70.000"]);
-        let checks = by_loss_with(vec![2], Ok(&Written));
+        let checks = by_loss_with(vec![2], Ok(&Written::default()));
         assert_eq!(checks[2].fits, Some(false), "{checks:?}");
-        let checks = by_loss_with(vec![1, 2], Ok(&Written));
+        let checks = by_loss_with(vec![1, 2], Ok(&Written::default()));
         assert_eq!(ours(&checks), ["0.850", "0.595", "59.500"]);
+    }
+
+    #[test]
+    fn a_run_that_failed_is_no_rate_to_compare_with() {
+        let of = |failing| {
+            let traffic = Written { failing: Some(failing) };
+            let checks = by_loss_with(vec![1], Ok(&traffic));
+            assert!(checks[0].ours.ends_with("iperf3 failed: it did not end"), "{checks:?}");
+            checks.into_iter().map(|check| (check.ours, check.fits)).skip(3).collect::<Vec<_>>()
+        };
+        let absent = || ("not measured: iperf3 failed".to_owned(), None);
+        let own = || ("1.000".to_owned(), Some(true));
+        let times = || ("70.000".to_owned(), Some(true));
+        let left = || ("0.700".to_owned(), None);
+        assert_eq!(of(("none", 0.01)), [own(), left(), absent()], "nothing to be 30 times of");
+        assert_eq!(of((PAPERS, 0.0)), [absent(), left(), times()], "no lossless rate of its own");
+        assert_eq!(of(("none", 0.0)), [own(), absent(), times()]);
+        assert_eq!(of((PAPERS, 0.01)), [absent(), absent(), absent()]);
     }
 
     #[test]

@@ -100,8 +100,8 @@ pub const QUESTIONS: &[Question] = &[
         set_up: "Reads of 4 MB from three replicas and writes of 4 MB to three, 200 a second, on a Fat-Tree of 54 hosts \
                  with 1 us a link: undisturbed; with one of 81 links between aggregation and core at 100 Mbit/s; with an \
                  aggregation switch that fails after 0.5 s, to which packets are sent for 50 ms more; and with a third \
-                 of the core. NDP reads a third from each replica and writes along a daisy chain, TCP reads from one \
-                 replica and writes likewise. Decoding takes what our codec takes.",
+                 of the core. NDP reads a third from each replica, writes along a daisy chain and leaves no path out, \
+                 TCP reads from one replica and writes likewise. Decoding takes what our codec takes.",
     },
     Question {
         figure: "open-storage",

@@ -28,8 +28,8 @@ const SCDP: [(&str, Settings<'static>); 2] = [
 
 pub fn figure(lab: &mut Lab) -> Result<()> {
     let names = SWITCHES.map(|(name, _)| name);
-    for (writes, scenario) in
-        [("1.0", "Writes of 1 MB to three"), ("0.0", "Reads of 1 MB from three")]
+    for (writes, receivers, scenario) in
+        [("1.0", 3.0, "Writes of 1 MB to three"), ("0.0", 1.0, "Reads of 1 MB from three")]
     {
         let title = format!("{scenario}: mean goodput by switch");
         let mut plot = Plot::over(title, "", "goodput [Gbit/s]", &names);
@@ -41,7 +41,7 @@ pub fn figure(lab: &mut Lab) -> Result<()> {
                 let mean = average(&rows, |row| row.goodput_mean);
                 points.push((place as u32, mean));
                 let (p5, p99) = (average(&rows, |r| r.goodput_p5), average(&rows, |r| r.fct_p99));
-                let redundant = average(&rows, overhead);
+                let redundant = average(&rows, |row| overhead(row, receivers));
                 let what = format!(
                     "{scenario}, {configuration}, {name}: goodput, mean and 5th percentile [Gbit/s]; 99th percentile of \
                      the time [ms]; unneeded symbols [%]"
@@ -55,9 +55,9 @@ pub fn figure(lab: &mut Lab) -> Result<()> {
     classes(lab)
 }
 
-/// Symbols that arrived for nothing, in percent of those that were needed.
-fn overhead(row: &RunRow) -> f64 {
-    let needed = row.completed as f64 * (row.size as f64 / 1_436.0).ceil();
+/// Symbols that arrived for nothing, in percent of those that were needed, each by so many receivers.
+fn overhead(row: &RunRow, receivers: f64) -> f64 {
+    let needed = row.completed as f64 * (row.size as f64 / 1_436.0).ceil() * receivers;
     100.0 * row.redundant as f64 / needed
 }
 
@@ -90,4 +90,16 @@ fn classes(lab: &mut Lab) -> Result<()> {
         Plot::over(title, "data classes", "completion time [ms]", &CLASSES.map(|(name, _)| name));
     lab.plot(plot.curve("mean", BARS, plain(means)).curve("99th percentile", BARS, plain(tails)));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_group_needs_is_a_copy_for_each_of_its_receivers() {
+        let row = RunRow { completed: 2, size: 14_360, redundant: 6, ..RunRow::default() };
+        assert_eq!(overhead(&row, 1.0), 30.0);
+        assert_eq!(overhead(&row, 3.0), 10.0);
+    }
 }

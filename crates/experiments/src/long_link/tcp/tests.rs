@@ -102,3 +102,34 @@ fn a_timeout_is_taken_back_when_what_it_had_given_up_arrives() {
     sender.on_ack(at(2_001), &ack);
     assert!(sender.control.window() >= before);
 }
+
+/// The windows of a sender whose ten packets time out so often in a row, as its first five then come through.
+fn windows_after_timeouts(algorithm: Algorithm, timeouts: u64) -> Vec<u32> {
+    let mut sender = Sender::new(algorithm, Time::ZERO);
+    let mut receiver = Receiver::default();
+    sender.written = 100;
+    while sender.poll(at(0)).is_some() {}
+    let mut now = 0;
+    while sender.timeouts < timeouts {
+        now += 10;
+        sender.on_timer(at(now));
+        while sender.poll(at(now)).is_some() {}
+    }
+    let window = |number| {
+        let left = at(now + number);
+        let ack = receiver.on_packet(number, left).unwrap_or_else(|| receiver.ack(None));
+        sender.on_ack(left, &ack);
+        while sender.poll(left).is_some() {}
+        sender.control.window()
+    };
+    (0..5).map(window).collect()
+}
+
+#[test]
+fn a_packet_that_times_out_again_reduces_nothing_more() {
+    for algorithm in [Algorithm::Reno, Algorithm::Cubic] {
+        let once = windows_after_timeouts(algorithm, 1);
+        assert!(once.contains(&5), "slow start to half of ten: {once:?}");
+        assert_eq!(windows_after_timeouts(algorithm, 3), once, "{algorithm:?}");
+    }
+}
