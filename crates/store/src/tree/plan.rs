@@ -303,8 +303,13 @@ impl Maker {
     fn surplus(&mut self, here: &Entry<'_>) -> Result<(), PlanError> {
         let whole = [&self.removed, &self.left_out];
         let below = whole.into_iter().flatten().any(|above| is_below(here.path, above));
-        let nameless = here.content == Content::Skipped(SkipReason::Name);
-        if self.options.delete && !below && !nameless {
+        let stays = match here.content {
+            Content::Skipped(SkipReason::Name) => true,
+            // Known is only that it is no directory that can be looked into.
+            Content::Skipped(_) => !self.options.filter.belongs(here.path, false),
+            _ => false,
+        };
+        if self.options.delete && !below && !stays {
             if here.content == Content::Directory && !self.plan.surplus_in_full {
                 self.removed = Some(here.path.to_owned());
             }
@@ -323,11 +328,13 @@ impl Maker {
     ) -> Result<(), PlanError> {
         let path = there.path;
         if let Content::Skipped(reason) = there.content {
-            self.plan.skipped_count += 1;
-            if self.plan.skipped.len() < SKIPPED_KEPT {
-                self.plan.skipped.push((path.to_owned(), reason));
+            if self.options.filter.may_want(path, reason) {
+                self.plan.skipped_count += 1;
+                if self.plan.skipped.len() < SKIPPED_KEPT {
+                    self.plan.skipped.push((path.to_owned(), reason));
+                }
+                (self.plan.hear)(TreeChange::Skipped(path.to_owned(), reason));
             }
-            (self.plan.hear)(TreeChange::Skipped(path.to_owned(), reason));
             // What lies here under that name is not surplus, nor what is in it.
             if here.is_some_and(|here| here.content == Content::Directory) {
                 self.left_out = Some(path.to_owned());

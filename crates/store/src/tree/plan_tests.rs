@@ -126,6 +126,49 @@ fn nothing_is_removed_that_is_in_what_the_tree_has_and_leaves_out() {
     }
 }
 
+#[test]
+fn nothing_is_removed_below_what_is_left_out_or_skipped_whatever_it_is_there() {
+    let excludes = TreeFilter::by(|path, _| path != "d");
+    let includes = TreeFilter::by(|path, is_directory| is_directory || path.ends_with(".bin"));
+    let (lost, special) = (SkipReason::Unreadable, SkipReason::Special);
+    for (filter, out_is_surplus, told) in [(excludes, true, 0), (includes, false, 1)] {
+        for (content, skipped) in [
+            (Content::File { size: 0, digest: None }, 0),
+            (Content::Link { target: "e" }, 0),
+            (Content::Skipped(SkipReason::LeadsOut), 0),
+            (Content::Skipped(special), 0),
+            (Content::Skipped(lost), told),
+        ] {
+            for surplus_in_full in [false, true] {
+                let home = tempfile::tempdir().expect("directory");
+                std::fs::create_dir_all(home.path().join("d/e")).expect("directories");
+                for file in ["d/x.bin", "d/e/y.bin", "gone.bin"] {
+                    std::fs::write(home.path().join(file), b"mine").expect("write");
+                }
+                std::os::unix::fs::symlink("/dev/null", home.path().join("out")).expect("link");
+                let listing = raw(&[entry("d", content)]);
+                let listing = TreeListing { bytes: Arc::new(listing), digest: Digest([0; 32]) };
+                let options = PlanOptions {
+                    delete: true,
+                    filter: filter.clone(),
+                    surplus_in_full,
+                    ..PlanOptions::default()
+                };
+                let made = Plan::make(&options, listing, home.path(), Arc::new(|_| {}))();
+                let Ok(plan) = made else { panic!("no plan") };
+                let surplus = ["gone.bin", "out"];
+                let surplus = if out_is_surplus { &surplus[..] } else { &surplus[..1] };
+                assert_eq!(plan.lacks.surplus, surplus, "{content:?}");
+                assert_eq!(plan.skipped_count, skipped, "{content:?}");
+                plan.finish().expect("finished");
+                assert!(home.path().join("d/x.bin").exists(), "{content:?}");
+                assert!(home.path().join("d/e/y.bin").exists(), "{content:?}");
+                assert!(!home.path().join("gone.bin").exists(), "{content:?}");
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
