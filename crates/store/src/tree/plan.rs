@@ -94,22 +94,37 @@ impl Plan {
         Ok(wanted(Cursor::resume(&self.listing.bytes, &pack.place), &pack.files)?)
     }
 
-    /// All files are in place: removes what the tree does not have, gives directories their modes and times, and
-    /// waits until all is on the disk, what an earlier call has left there included. Returns how much was removed. By then the
-    /// directory must still be the one that its name leads to.
+    /// All files are in place: waits until they are on the disk, if something is to be removed, and removes what the tree
+    /// does not have; gives directories their modes and times, and waits until all is on the disk, what an earlier call has
+    /// left there included. Returns how much was removed. By then the directory must still be the one that its name leads
+    /// to.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn finish(mut self) -> Result<u64, PlanError> {
+    pub fn finish(self) -> Result<u64, PlanError> {
+        self.finish_by(|target, leaves_doubts| target.settle(leaves_doubts))
+    }
+
+    fn finish_by(
+        mut self,
+        settle: impl Fn(&TreeTarget, bool) -> io::Result<()>,
+    ) -> Result<u64, PlanError> {
+        let settle = |plan: &Plan| match plan.target.as_ref().filter(|_| !plan.is_dry) {
+            None => Ok(()),
+            Some(target) => settle(target, plan.leaves_doubts)
+                .map_err(|error| PlanError::Place(String::new(), error)),
+        };
+        if !self.lacks.surplus.is_empty() {
+            // A power cut never leaves neither what is removed nor what came for it.
+            settle(&self)?;
+        }
         let removed = self.remove_surplus()?;
         self.set_directories(|_| true)?;
-        if let Some(target) = self.target.as_ref().filter(|_| !self.is_dry) {
-            let settled = target.settle(self.leaves_doubts);
-            settled.map_err(|error| PlanError::Place(String::new(), error))?;
-            // What was written may be gone with it.
-            if self.directory.as_ref().is_some_and(|directory| !target.is_at(directory)) {
-                return Err(PlanError::Replaced);
-            }
+        settle(&self)?;
+        let target = self.target.as_ref().filter(|_| !self.is_dry);
+        // What was written may be gone with it.
+        if target.zip(self.directory.as_ref()).is_some_and(|(target, at)| !target.is_at(at)) {
+            return Err(PlanError::Replaced);
         }
         Ok(removed)
     }

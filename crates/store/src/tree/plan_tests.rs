@@ -169,6 +169,16 @@ fn nothing_is_removed_below_what_is_left_out_or_skipped_whatever_it_is_there() {
     }
 }
 
+#[test]
+fn nothing_is_removed_if_what_came_for_it_cannot_be_synced() {
+    let home = tempfile::tempdir().expect("directory");
+    std::fs::write(home.path().join("old"), b"old").expect("write");
+    let Ok(plan) = plan(raw(&[]), home.path(), true) else { panic!("no plan") };
+    let failed = plan.finish_by(|_, _| Err(std::io::ErrorKind::StorageFull.into()));
+    assert!(matches!(failed, Err(PlanError::Place(..))), "{failed:?}");
+    assert!(home.path().join("old").exists());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
