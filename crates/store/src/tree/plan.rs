@@ -10,6 +10,7 @@ use wellspring_tree::{Content, Cursor, Entry, Lacks, Listing, Pair, Place, SkipR
 use super::filter::{FilterWalk, TreeFilter, is_below};
 use super::packs::{Pack, Packer, wanted};
 use super::plan_options::{PlanError, PlanOptions, TreeChange, TreeListing};
+use super::spelling::Spellings;
 use super::{Meta, Scan, TreeTarget, Wanted, scan};
 use crate::objects::{ObjectName, remove_stale_parts};
 
@@ -38,6 +39,8 @@ pub struct Plan {
     filter: FilterWalk,
     /// Each path of what is surplus is there, not only the uppermost.
     surplus_in_full: bool,
+    /// What the directory has of the tree under other names, which are no surplus.
+    spellings: Spellings,
     /// What is left out, and why: the first hundred.
     pub skipped: Vec<(String, SkipReason)>,
     /// How much is left out.
@@ -134,11 +137,20 @@ impl Plan {
         self.leaves_doubts
     }
 
+    /// What is surplus, without names under which the directory lists what is of the tree. Behind what is in it comes a
+    /// directory, in the other order. All files must be in place.
+    pub fn removable(&mut self) -> Vec<String> {
+        let mut surplus = self.lacks.surplus.clone();
+        if let Some(target) = self.target.as_mut() {
+            self.spellings.leave_others(target, &mut surplus);
+        }
+        surplus
+    }
+
     fn remove_surplus(&mut self) -> Result<u64, PlanError> {
         let mut removed = 0;
         let in_full = self.surplus_in_full;
-        // Behind what is in it comes a directory, in the other order.
-        for path in self.lacks.surplus.iter().rev() {
+        for path in self.removable().iter().rev() {
             let placed = |error| PlanError::Place(path.clone(), error);
             let is_gone = match self.target.as_mut().filter(|_| !self.is_dry) {
                 None => true,
@@ -247,6 +259,7 @@ impl Maker {
             surplus_in_full: options.surplus_in_full || !options.filter.is_everything(),
             lacks: Lacks::default(),
             made_directories: BTreeSet::new(),
+            spellings: Spellings::default(),
             skipped: Vec::new(),
             skipped_count: 0,
             files: 0,
@@ -289,6 +302,12 @@ impl Maker {
                 return Ok(());
             }
             let Some(there) = there else { return self.surplus(&entry) };
+            let plan = &mut self.plan;
+            let found = match plan.target.as_mut().filter(|_| here.is_none()) {
+                Some(target) => plan.spellings.look(target, &there),
+                None => None,
+            };
+            let here = here.or(found.as_ref().map(|found| found.entry(there.path)));
             self.entry(&there, here.as_ref(), |open| {
                 if open {
                     while follow.files() < number {

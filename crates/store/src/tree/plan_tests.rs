@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use wellspring_tree::{Attributes, Content, Entry, Listing, Modified, SkipReason};
 
 use super::super::TreeFilter;
+use super::super::{Scan, TreeTarget};
 use super::{Plan, PlanError, PlanOptions, TreeListing};
 use crate::objects::Digest;
 
@@ -166,6 +167,42 @@ fn nothing_is_removed_below_what_is_left_out_or_skipped_whatever_it_is_there() {
                 assert!(!home.path().join("gone.bin").exists(), "{content:?}");
             }
         }
+    }
+}
+
+/// A file system that folds names lists one of them, and finds what has it under the others: here by a further link.
+#[test]
+fn what_is_listed_under_another_name_of_the_tree_s_is_neither_lacking_nor_removed() {
+    for (bytes, is_here) in [("same", true), ("as it was", false)] {
+        let home = tempfile::tempdir().expect("directory");
+        let (folded, name) = (home.path().join("README"), home.path().join("readme"));
+        std::fs::write(&folded, bytes).expect("write");
+        std::fs::write(home.path().join("gone"), b"mine").expect("write");
+        let target = TreeTarget::open(home.path(), false).expect("open");
+        let local = target.scan(Scan::ALL).expect("walked");
+        std::fs::hard_link(&folded, &name).expect("linked");
+        let modified = folded.metadata().expect("stat").modified().expect("a time");
+        let since = modified.duration_since(std::time::UNIX_EPOCH).expect("after that");
+        let seconds = i64::try_from(since.as_secs()).expect("a time");
+        let modified = Modified { seconds, nanos: since.subsec_nanos() };
+        let content = Content::File { size: 4, digest: None };
+        let attributes = Attributes::default();
+        let bytes = raw(&[Entry { path: "readme", mode: 0o644, modified, content, attributes }]);
+        let listing = TreeListing { bytes: Arc::new(bytes), digest: Digest([0; 32]) };
+        let options = PlanOptions { delete: true, ..PlanOptions::default() };
+        let made = Plan::of_target(&options, listing, (Some(target), &local));
+        let Ok(plan) = made else { panic!("no plan") };
+        assert_eq!(plan.packs.is_empty(), is_here);
+        if !is_here {
+            let fetched = home.path().join("fetched");
+            std::fs::write(&fetched, "same").expect("write");
+            for name in [&folded, &name] {
+                std::fs::remove_file(name).expect("removed");
+                std::fs::hard_link(&fetched, name).expect("linked");
+            }
+        }
+        assert_eq!(plan.finish().expect("finished"), 1);
+        assert!(folded.exists() && name.exists() && !home.path().join("gone").exists());
     }
 }
 
