@@ -1,4 +1,4 @@
-//! What is left out of a tree, and lies where it goes to: it is not removed, whatever it is where the tree comes from.
+//! Removal beside what a filter or the source leaves out of a tree: that stays, whatever has its name on either side.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
