@@ -400,7 +400,7 @@ impl Handler {
             let target = Some(target.clone());
             Plan::of_target(&options, tree.listed.whole(), (target, &local)).map_err(of_tree)
         };
-        let Lacks { files, replaced_examples, in_the_way, surplus, .. } = plan(true)?.lacks;
+        let Lacks { files, replaced_examples, in_the_way, .. } = plan(true)?.lacks;
         if !files.is_empty() {
             return Err(StoreError::Changed(format!("{}/", tree.directory())));
         }
@@ -412,8 +412,14 @@ impl Handler {
         if tree.atomic {
             self.adopt(tree)?;
         }
+        let mut surplus = plan.removable();
+        surplus.retain(|path| requested.contains(path));
+        if !surplus.is_empty() && !tree.atomic {
+            // A power cut never leaves neither what is removed nor what came for it.
+            self.settle(|| target.sync())?;
+        }
         // Behind what is in it comes a directory, in the other order; what else is in it keeps it.
-        for path in surplus.iter().rev().filter(|path| requested.contains(*path)) {
+        for path in surplus.iter().rev() {
             target.remove_one(path).map_err(|error| at(path, error))?;
         }
         let made = tree.made.lock().unwrap_or_else(PoisonError::into_inner).clone();

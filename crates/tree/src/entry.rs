@@ -26,9 +26,14 @@ impl Modified {
         whole?.checked_add(Duration::from_nanos(self.nanos.into()))
     }
 
-    /// What is left of it where times are kept in steps of so many nanoseconds, a second at most.
+    /// What is left of it where times are kept in steps of so many nanoseconds, a part of a second or whole ones.
     #[must_use]
     pub fn in_steps_of(self, nanos: u32) -> Self {
+        let seconds = i64::from(nanos / 1_000_000_000);
+        if seconds > 1 {
+            let past = self.seconds.rem_euclid(seconds);
+            return Modified { seconds: self.seconds.saturating_sub(past), nanos: 0 };
+        }
         Modified { nanos: self.nanos - self.nanos % nanos.max(1), ..self }
     }
 }
@@ -113,6 +118,11 @@ mod tests {
         let nanos = [0, 1, 100, 1_000, 1_000_000, 1_000_000_000].map(|step| of(step).nanos);
         assert_eq!(nanos, [987_654_321, 987_654_321, 987_654_300, 987_654_000, 987_000_000, 0]);
         assert_eq!(of(1_000_000_000).seconds, -7);
+        assert_eq!(of(2_000_000_000), Modified { seconds: -8, nanos: 0 });
+        let even = Modified { seconds: 8, nanos: 5 };
+        assert_eq!(even.in_steps_of(2_000_000_000), Modified { seconds: 8, nanos: 0 });
+        let first = Modified { seconds: i64::MIN, nanos: 5 };
+        assert_eq!(first.in_steps_of(2_000_000_000).seconds, i64::MIN);
     }
 
     #[test]

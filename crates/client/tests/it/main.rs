@@ -8,6 +8,7 @@ mod homes;
 mod keyrings;
 mod keys;
 mod late_hosts;
+mod left_out;
 mod lent;
 mod link_down;
 mod lttp;

@@ -34,7 +34,7 @@ async fn serve_by(directory: &Path, set: impl FnOnce(&mut ServerConfig)) -> (Ser
 }
 
 /// A server that takes objects, and replaces them if asked to.
-async fn serve(directory: &Path) -> (Server, Host) {
+pub async fn serve(directory: &Path) -> (Server, Host) {
     serve_by(directory, |config| config.allow_overwrite = true).await
 }
 
@@ -47,7 +47,7 @@ fn client_with(keys: Option<Keyring>) -> Client {
 }
 
 /// To the directory `t` of hosts.
-fn to_t() -> TreeOptions {
+pub fn to_t() -> TreeOptions {
     TreeOptions::new(Some("t".parse().expect("a name")))
 }
 
@@ -66,7 +66,7 @@ async fn put(
     (result, changes)
 }
 
-async fn done(from: &Path, hosts: &[Host], options: &PutTreeOptions) -> PutTreeReport {
+pub async fn done(from: &Path, hosts: &[Host], options: &PutTreeOptions) -> PutTreeReport {
     put(from, hosts, options).await.0.expect("a tree")
 }
 

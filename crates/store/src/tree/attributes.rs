@@ -5,8 +5,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{
-    AtFlags, Gid, Stat, Uid, XattrFlags, chownat, fchown, fgetxattr, flistxattr, flistxattr_query,
-    fremovexattr, fsetxattr,
+    AtFlags, Gid, Mode, Stat, Uid, XattrFlags, chownat, fchmod, fchown, fgetxattr, flistxattr,
+    flistxattr_query, fremovexattr, fsetxattr, fstat,
 };
 use rustix::io::Errno;
 use wellspring_tree::{
@@ -72,6 +72,30 @@ pub(super) fn read_xattrs(file: BorrowedFd<'_>, keeps: Keeps) -> io::Result<Opti
 
 /// Gives an open file the owner and the extended attributes that are kept; other attributes stay.
 pub(super) fn set_attributes(file: BorrowedFd<'_>, attributes: Attributes<'_>) -> io::Result<()> {
+    match try_set_attributes(file, attributes) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            set_attributes_of_read_only(file, attributes).unwrap_or(Err(error))
+        }
+        set => set,
+    }
+}
+
+/// The same of a file that its owner may not write, which keeps its mode; none if its mode is not the reason or not ours to
+/// change.
+fn set_attributes_of_read_only(
+    file: BorrowedFd<'_>,
+    attributes: Attributes<'_>,
+) -> Option<io::Result<()>> {
+    let mode = Mode::from_raw_mode(fstat(file).ok()?.st_mode & 0o7777);
+    if mode.contains(Mode::WUSR) || fchmod(file, mode | Mode::WUSR).is_err() {
+        return None;
+    }
+    let set = try_set_attributes(file, attributes);
+    let again = fchmod(file, mode).map_err(io::Error::from);
+    Some(set.and(again))
+}
+
+fn try_set_attributes(file: BorrowedFd<'_>, attributes: Attributes<'_>) -> io::Result<()> {
     let Attributes { keeps, owner, xattrs } = attributes;
     if keeps.owner {
         // First: it takes capabilities away.
@@ -155,4 +179,65 @@ fn value(file: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
         }
     }
     Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use rustix::fs::getxattr;
+    use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+
+    use super::super::{TreeTarget, can_give_owners};
+    use super::*;
+    use crate::existing::Existing;
+
+    const NAME: &str = "user.note";
+
+    fn meta(mode: u16, value: &[u8]) -> Meta {
+        let keeps = Keeps { xattrs: true, ..Keeps::default() };
+        let mut xattrs = vec![(NAME.into(), value.to_vec())];
+        let bytes = Xattrs::to_bytes(&mut xattrs).expect("short");
+        let xattrs = Xattrs::parse(&bytes, keeps).expect("attributes");
+        let attributes = Attributes { keeps, owner: Owner::default(), xattrs };
+        Meta { mode, modified: Modified::default(), attributes: attributes.into() }
+    }
+
+    fn look(path: &Path) -> (u32, Vec<u8>) {
+        let mut value = [0; 16];
+        let len = getxattr(path, NAME, &mut value).expect("an attribute");
+        let mode = fs::metadata(path).expect("stat").permissions().mode();
+        (mode & 0o7777, value[..len].to_vec())
+    }
+
+    #[test]
+    fn what_its_owner_may_not_write_gets_attributes_and_keeps_its_mode() {
+        let home = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(home.path(), Permissions::from_mode(0o777)).expect("set");
+        let path = home.path().to_owned();
+        let write = move || {
+            let mut target = TreeTarget::open(&path, false).expect("open");
+            let file = target.begin_file("new", 0o444).expect("begun");
+            file.finish(&meta(0o444, b"first"), Existing::Keep).expect("in place");
+            assert_eq!(look(&path.join("new")), (0o444, b"first".to_vec()));
+            target.make_directory("d", Existing::Keep).expect("made");
+            fs::set_permissions(path.join("d"), Permissions::from_mode(0o555)).expect("set");
+            for (name, mode) in [("new", 0o444), ("new", 0o400), ("d", 0o555)] {
+                target.set(name, &meta(mode, b"second")).expect("set");
+                assert_eq!(look(&path.join(name)), (u32::from(mode), b"second".to_vec()));
+            }
+        };
+        // Root may write whatever its mode.
+        let user = std::thread::spawn(move || {
+            if can_give_owners() {
+                let (user, group) = (Uid::from_raw(65_534), Gid::from_raw(65_534));
+                set_thread_res_gid(group, group, group).expect("changed");
+                set_thread_res_uid(user, user, user).expect("changed");
+            }
+            write();
+        });
+        user.join().expect("written");
+    }
 }

@@ -43,12 +43,38 @@ pub(super) fn modified(stat: &Stat) -> Modified {
     Modified { seconds: stat.st_mtime, nanos: stat.st_mtime_nsec as u32 }
 }
 
-/// The steps in which the file system of a directory keeps times, at most \[ns\]: a second for Lustre and small inodes of
-/// ext4, 100 ns for SMB, and otherwise as a rule 1. They are told by the time of the directory's last change, which nobody can set.
+/// The steps in which the file system of a directory keeps times, at most \[ns\]: 2 s for FAT, a second for Lustre and small
+/// inodes of ext4, 10 ms for exFAT, 100 ns for SMB, and otherwise as a rule 1. They are told by the kind of the file system, or
+/// else by the time of the directory's last change, which nobody can set.
 pub(super) fn time_step(directory: &OwnedFd) -> u32 {
     let nanos = fstat(directory).map_or(1, |stat| stat.st_ctime_nsec as u32);
-    let steps = [1_000_000_000, 1_000_000, 1_000, 100];
+    step_of_kind(directory).unwrap_or_else(|| step_of_time(nanos))
+}
+
+fn step_of_time(nanos: u32) -> u32 {
+    let steps = [1_000_000_000, 10_000_000, 1_000_000, 1_000, 100];
     steps.into_iter().find(|step| nanos.is_multiple_of(*step)).unwrap_or(1)
+}
+
+/// The steps of file systems that keep finer times in memory until they read a file again.
+#[cfg(target_os = "linux")]
+fn step_of_kind(directory: &OwnedFd) -> Option<u32> {
+    step_of_magic(rustix::fs::fstatfs(directory).ok()?.f_type)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn step_of_kind(_: &OwnedFd) -> Option<u32> {
+    None
+}
+
+/// By the number that Linux gives to a kind of file systems.
+#[cfg(target_os = "linux")]
+fn step_of_magic(magic: rustix::fs::FsWord) -> Option<u32> {
+    match magic {
+        0x4d44 => Some(2_000_000_000),
+        0x2011_bab0 => Some(10_000_000),
+        _ => None,
+    }
 }
 
 /// The state of an open file, as a listing has it.
@@ -89,5 +115,31 @@ pub fn path_of(directory: &OwnedFd) -> io::Result<PathBuf> {
     {
         let _ = directory;
         Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_told_by_the_last_change_of_a_directory() {
+        for (nanos, step) in [
+            (0, 1_000_000_000),
+            (250_000_000, 10_000_000),
+            (123_000_000, 1_000_000),
+            (123_456_000, 1_000),
+            (123_456_700, 100),
+            (123_456_789, 1),
+        ] {
+            assert_eq!(step_of_time(nanos), step, "{nanos}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn fat_and_exfat_are_known_by_their_numbers() {
+        let steps = [0x4d44, 0x2011_bab0, 0xef53].map(step_of_magic);
+        assert_eq!(steps, [Some(2_000_000_000), Some(10_000_000), None]);
     }
 }

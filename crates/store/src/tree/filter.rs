@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use wellspring_tree::{Content, Entry};
+use wellspring_tree::{Content, Entry, SkipReason};
 
 /// Says whether what has a path in a tree belongs to what is moved. Of a directory that does not,
 /// nothing does.
@@ -21,6 +21,12 @@ impl TreeFilter {
     /// Whether what has that path belongs, where its directory does.
     pub fn belongs(&self, path: &str, is_directory: bool) -> bool {
         self.0.as_ref().is_none_or(|belongs| belongs(path, is_directory))
+    }
+
+    /// Whether something that is skipped, and may be a directory that cannot be looked into, may have been asked for.
+    pub fn may_want(&self, path: &str, reason: SkipReason) -> bool {
+        let may_be_directory = matches!(reason, SkipReason::Unreadable | SkipReason::Name);
+        self.belongs(path, false) || may_be_directory && self.belongs(path, true)
     }
 
     /// Whether everything belongs.
@@ -51,19 +57,24 @@ impl fmt::Debug for TreeFilter {
 #[derive(Debug)]
 pub struct FilterWalk {
     filter: TreeFilter,
-    /// A directory that does not belong to it, and so nothing below it.
+    /// What does not belong to it, and so nothing below it: a directory, or what has the place of one in another tree.
     outside: Option<String>,
 }
 
 impl FilterWalk {
-    /// Whether the entry belongs to it.
+    /// Whether the entry belongs to it. What is skipped does if a file or a directory of that name would: nothing below
+    /// it may be taken for missing.
     pub fn passes(&mut self, entry: &Entry<'_>) -> bool {
         if self.outside.as_deref().is_some_and(|outside| is_below(entry.path, outside)) {
             return false;
         }
-        let is_directory = entry.content == Content::Directory;
-        let passes = self.filter.belongs(entry.path, is_directory);
-        if !passes && is_directory {
+        let belongs = |is_directory| self.filter.belongs(entry.path, is_directory);
+        let passes = match entry.content {
+            Content::Directory => belongs(true),
+            Content::Skipped(_) => belongs(false) || belongs(true),
+            Content::File { .. } | Content::Link { .. } => belongs(false),
+        };
+        if !passes {
             self.outside = Some(entry.path.to_owned());
         }
         passes

@@ -21,6 +21,7 @@ mod plan_options;
 mod removal;
 mod rescue;
 mod scan;
+mod spelling;
 mod swap;
 mod swap_note;
 mod target;

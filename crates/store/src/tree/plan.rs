@@ -10,6 +10,7 @@ use wellspring_tree::{Content, Cursor, Entry, Lacks, Listing, Pair, Place, SkipR
 use super::filter::{FilterWalk, TreeFilter, is_below};
 use super::packs::{Pack, Packer, wanted};
 use super::plan_options::{PlanError, PlanOptions, TreeChange, TreeListing};
+use super::spelling::Spellings;
 use super::{Meta, Scan, TreeTarget, Wanted, scan};
 use crate::objects::{ObjectName, remove_stale_parts};
 
@@ -38,6 +39,8 @@ pub struct Plan {
     filter: FilterWalk,
     /// Each path of what is surplus is there, not only the uppermost.
     surplus_in_full: bool,
+    /// What the directory has of the tree under other names, which are no surplus.
+    spellings: Spellings,
     /// What is left out, and why: the first hundred.
     pub skipped: Vec<(String, SkipReason)>,
     /// How much is left out.
@@ -94,22 +97,37 @@ impl Plan {
         Ok(wanted(Cursor::resume(&self.listing.bytes, &pack.place), &pack.files)?)
     }
 
-    /// All files are in place: removes what the tree does not have, gives directories their modes and times, and
-    /// waits until all is on the disk, what an earlier call has left there included. Returns how much was removed. By then the
-    /// directory must still be the one that its name leads to.
+    /// All files are in place: waits until they are on the disk, if something is to be removed, and removes what the tree
+    /// does not have; gives directories their modes and times, and waits until all is on the disk, what an earlier call has
+    /// left there included. Returns how much was removed. By then the directory must still be the one that its name leads
+    /// to.
     ///
     /// # Errors
     /// [`PlanError`].
-    pub fn finish(mut self) -> Result<u64, PlanError> {
+    pub fn finish(self) -> Result<u64, PlanError> {
+        self.finish_by(|target, leaves_doubts| target.settle(leaves_doubts))
+    }
+
+    fn finish_by(
+        mut self,
+        settle: impl Fn(&TreeTarget, bool) -> io::Result<()>,
+    ) -> Result<u64, PlanError> {
+        let settle = |plan: &Plan| match plan.target.as_ref().filter(|_| !plan.is_dry) {
+            None => Ok(()),
+            Some(target) => settle(target, plan.leaves_doubts)
+                .map_err(|error| PlanError::Place(String::new(), error)),
+        };
+        if !self.lacks.surplus.is_empty() {
+            // A power cut never leaves neither what is removed nor what came for it.
+            settle(&self)?;
+        }
         let removed = self.remove_surplus()?;
         self.set_directories(|_| true)?;
-        if let Some(target) = self.target.as_ref().filter(|_| !self.is_dry) {
-            let settled = target.settle(self.leaves_doubts);
-            settled.map_err(|error| PlanError::Place(String::new(), error))?;
-            // What was written may be gone with it.
-            if self.directory.as_ref().is_some_and(|directory| !target.is_at(directory)) {
-                return Err(PlanError::Replaced);
-            }
+        settle(&self)?;
+        let target = self.target.as_ref().filter(|_| !self.is_dry);
+        // What was written may be gone with it.
+        if target.zip(self.directory.as_ref()).is_some_and(|(target, at)| !target.is_at(at)) {
+            return Err(PlanError::Replaced);
         }
         Ok(removed)
     }
@@ -119,11 +137,20 @@ impl Plan {
         self.leaves_doubts
     }
 
+    /// What is surplus, without names under which the directory lists what is of the tree. Behind what is in it comes a
+    /// directory, in the other order. All files must be in place.
+    pub fn removable(&mut self) -> Vec<String> {
+        let mut surplus = self.lacks.surplus.clone();
+        if let Some(target) = self.target.as_mut() {
+            self.spellings.leave_others(target, &mut surplus);
+        }
+        surplus
+    }
+
     fn remove_surplus(&mut self) -> Result<u64, PlanError> {
         let mut removed = 0;
         let in_full = self.surplus_in_full;
-        // Behind what is in it comes a directory, in the other order.
-        for path in self.lacks.surplus.iter().rev() {
+        for path in self.removable().iter().rev() {
             let placed = |error| PlanError::Place(path.clone(), error);
             let is_gone = match self.target.as_mut().filter(|_| !self.is_dry) {
                 None => true,
@@ -232,6 +259,7 @@ impl Maker {
             surplus_in_full: options.surplus_in_full || !options.filter.is_everything(),
             lacks: Lacks::default(),
             made_directories: BTreeSet::new(),
+            spellings: Spellings::default(),
             skipped: Vec::new(),
             skipped_count: 0,
             files: 0,
@@ -274,6 +302,12 @@ impl Maker {
                 return Ok(());
             }
             let Some(there) = there else { return self.surplus(&entry) };
+            let plan = &mut self.plan;
+            let found = match plan.target.as_mut().filter(|_| here.is_none()) {
+                Some(target) => plan.spellings.look(target, &there),
+                None => None,
+            };
+            let here = here.or(found.as_ref().map(|found| found.entry(there.path)));
             self.entry(&there, here.as_ref(), |open| {
                 if open {
                     while follow.files() < number {
@@ -303,8 +337,13 @@ impl Maker {
     fn surplus(&mut self, here: &Entry<'_>) -> Result<(), PlanError> {
         let whole = [&self.removed, &self.left_out];
         let below = whole.into_iter().flatten().any(|above| is_below(here.path, above));
-        let nameless = here.content == Content::Skipped(SkipReason::Name);
-        if self.options.delete && !below && !nameless {
+        let stays = match here.content {
+            Content::Skipped(SkipReason::Name) => true,
+            // Known is only that it is no directory that can be looked into.
+            Content::Skipped(_) => !self.options.filter.belongs(here.path, false),
+            _ => false,
+        };
+        if self.options.delete && !below && !stays {
             if here.content == Content::Directory && !self.plan.surplus_in_full {
                 self.removed = Some(here.path.to_owned());
             }
@@ -323,11 +362,13 @@ impl Maker {
     ) -> Result<(), PlanError> {
         let path = there.path;
         if let Content::Skipped(reason) = there.content {
-            self.plan.skipped_count += 1;
-            if self.plan.skipped.len() < SKIPPED_KEPT {
-                self.plan.skipped.push((path.to_owned(), reason));
+            if self.options.filter.may_want(path, reason) {
+                self.plan.skipped_count += 1;
+                if self.plan.skipped.len() < SKIPPED_KEPT {
+                    self.plan.skipped.push((path.to_owned(), reason));
+                }
+                (self.plan.hear)(TreeChange::Skipped(path.to_owned(), reason));
             }
-            (self.plan.hear)(TreeChange::Skipped(path.to_owned(), reason));
             // What lies here under that name is not surplus, nor what is in it.
             if here.is_some_and(|here| here.content == Content::Directory) {
                 self.left_out = Some(path.to_owned());

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use wellspring_tree::{Attributes, Content, Entry, Listing, Modified, SkipReason};
 
 use super::super::TreeFilter;
+use super::super::{Scan, TreeTarget};
 use super::{Plan, PlanError, PlanOptions, TreeListing};
 use crate::objects::Digest;
 
@@ -124,6 +125,95 @@ fn nothing_is_removed_that_is_in_what_the_tree_has_and_leaves_out() {
         assert!(home.path().join("private/inner/file").exists());
         assert!(!home.path().join("surplus").exists());
     }
+}
+
+#[test]
+fn nothing_is_removed_below_what_is_left_out_or_skipped_whatever_it_is_there() {
+    let excludes = TreeFilter::by(|path, _| path != "d");
+    let includes = TreeFilter::by(|path, is_directory| is_directory || path.ends_with(".bin"));
+    let (lost, special) = (SkipReason::Unreadable, SkipReason::Special);
+    for (filter, out_is_surplus, told) in [(excludes, true, 0), (includes, false, 1)] {
+        for (content, skipped) in [
+            (Content::File { size: 0, digest: None }, 0),
+            (Content::Link { target: "e" }, 0),
+            (Content::Skipped(SkipReason::LeadsOut), 0),
+            (Content::Skipped(special), 0),
+            (Content::Skipped(lost), told),
+        ] {
+            for surplus_in_full in [false, true] {
+                let home = tempfile::tempdir().expect("directory");
+                std::fs::create_dir_all(home.path().join("d/e")).expect("directories");
+                for file in ["d/x.bin", "d/e/y.bin", "gone.bin"] {
+                    std::fs::write(home.path().join(file), b"mine").expect("write");
+                }
+                std::os::unix::fs::symlink("/dev/null", home.path().join("out")).expect("link");
+                let listing = raw(&[entry("d", content)]);
+                let listing = TreeListing { bytes: Arc::new(listing), digest: Digest([0; 32]) };
+                let options = PlanOptions {
+                    delete: true,
+                    filter: filter.clone(),
+                    surplus_in_full,
+                    ..PlanOptions::default()
+                };
+                let made = Plan::make(&options, listing, home.path(), Arc::new(|_| {}))();
+                let Ok(plan) = made else { panic!("no plan") };
+                let surplus = ["gone.bin", "out"];
+                let surplus = if out_is_surplus { &surplus[..] } else { &surplus[..1] };
+                assert_eq!(plan.lacks.surplus, surplus, "{content:?}");
+                assert_eq!(plan.skipped_count, skipped, "{content:?}");
+                plan.finish().expect("finished");
+                assert!(home.path().join("d/x.bin").exists(), "{content:?}");
+                assert!(home.path().join("d/e/y.bin").exists(), "{content:?}");
+                assert!(!home.path().join("gone.bin").exists(), "{content:?}");
+            }
+        }
+    }
+}
+
+/// A file system that folds names lists one of them, and finds what has it under the others: here by a further link.
+#[test]
+fn what_is_listed_under_another_name_of_the_tree_s_is_neither_lacking_nor_removed() {
+    for (bytes, is_here) in [("same", true), ("as it was", false)] {
+        let home = tempfile::tempdir().expect("directory");
+        let (folded, name) = (home.path().join("README"), home.path().join("readme"));
+        std::fs::write(&folded, bytes).expect("write");
+        std::fs::write(home.path().join("gone"), b"mine").expect("write");
+        let target = TreeTarget::open(home.path(), false).expect("open");
+        let local = target.scan(Scan::ALL).expect("walked");
+        std::fs::hard_link(&folded, &name).expect("linked");
+        let modified = folded.metadata().expect("stat").modified().expect("a time");
+        let since = modified.duration_since(std::time::UNIX_EPOCH).expect("after that");
+        let seconds = i64::try_from(since.as_secs()).expect("a time");
+        let modified = Modified { seconds, nanos: since.subsec_nanos() };
+        let content = Content::File { size: 4, digest: None };
+        let attributes = Attributes::default();
+        let bytes = raw(&[Entry { path: "readme", mode: 0o644, modified, content, attributes }]);
+        let listing = TreeListing { bytes: Arc::new(bytes), digest: Digest([0; 32]) };
+        let options = PlanOptions { delete: true, ..PlanOptions::default() };
+        let made = Plan::of_target(&options, listing, (Some(target), &local));
+        let Ok(plan) = made else { panic!("no plan") };
+        assert_eq!(plan.packs.is_empty(), is_here);
+        if !is_here {
+            let fetched = home.path().join("fetched");
+            std::fs::write(&fetched, "same").expect("write");
+            for name in [&folded, &name] {
+                std::fs::remove_file(name).expect("removed");
+                std::fs::hard_link(&fetched, name).expect("linked");
+            }
+        }
+        assert_eq!(plan.finish().expect("finished"), 1);
+        assert!(folded.exists() && name.exists() && !home.path().join("gone").exists());
+    }
+}
+
+#[test]
+fn nothing_is_removed_if_what_came_for_it_cannot_be_synced() {
+    let home = tempfile::tempdir().expect("directory");
+    std::fs::write(home.path().join("old"), b"old").expect("write");
+    let Ok(plan) = plan(raw(&[]), home.path(), true) else { panic!("no plan") };
+    let failed = plan.finish_by(|_, _| Err(std::io::ErrorKind::StorageFull.into()));
+    assert!(matches!(failed, Err(PlanError::Place(..))), "{failed:?}");
+    assert!(home.path().join("old").exists());
 }
 
 proptest! {

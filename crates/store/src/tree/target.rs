@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, chmodat, fchmod, fstat, mkdirat, openat,
-    statat, symlinkat, unlinkat, utimensat,
+    readlinkat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 use wellspring_tree::{MAX_DEPTH, Modified};
@@ -174,11 +174,22 @@ impl TreeTarget {
     }
 
     fn found(&mut self, path: &str, modified: Modified) -> Option<Stat> {
-        let (parent, name) = self.parent(path).ok()?;
-        let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let found = self.stat(path)?;
         let is_it = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile
             && self.is_time_of(modified, super::file::modified(&found));
         is_it.then_some(found)
+    }
+
+    /// What has that path, a link itself.
+    pub(super) fn stat(&mut self, path: &str) -> Option<Stat> {
+        let (parent, name) = self.parent(path).ok()?;
+        statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()
+    }
+
+    /// Where the link of that path leads to.
+    pub(super) fn link_target(&mut self, path: &str) -> Option<String> {
+        let (parent, name) = self.parent(path).ok()?;
+        readlinkat(&parent, name, Vec::new()).ok()?.into_string().ok()
     }
 
     /// Waits until all that was written is on the disk.

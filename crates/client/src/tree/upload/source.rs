@@ -68,7 +68,8 @@ impl Source {
                     files += 1;
                     bytes = bytes.saturating_add(size);
                 }
-                Content::Skipped(reason) => {
+                // Listed in any case: hosts leave alone what they have there.
+                Content::Skipped(reason) if options.tree.filter.may_want(entry.path, reason) => {
                     skipped_count += 1;
                     if skipped.len() < SKIPPED_KEPT {
                         skipped.push((entry.path.to_owned(), reason));
