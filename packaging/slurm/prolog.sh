@@ -8,21 +8,26 @@ set -uo pipefail
 hosts=${WELLSPRING_HOSTS:-replica1,replica2}
 scratch=${WELLSPRING_SCRATCH:-/scratch/wellspring}
 
+# The prolog's failure drains the node: a missing object is the job's trouble, not the node's.
+give_up() {
+    logger -t wellspring-prolog -- "job $SLURM_JOB_ID: $*"
+    exit 0
+}
+
 comment=$(scontrol show job "${SLURM_JOB_ID:?}" | sed -n 's/^ *Comment=//p')
 objects=$(sed -n 's/.*wellspring=\([^ ]*\).*/\1/p' <<<"$comment")
 [ -n "$objects" ] || exit 0
 mkdir -p "$scratch"
 IFS=, read -ra names <<<"$objects"
 for name in "${names[@]}"; do
-    folder=$scratch/$(dirname "$name")
-    mkdir -p "$folder"
+    # This runs as root, and the comment is the user's: nothing is made outside of the scratch.
+    case "/$name/" in
+    //* | */../*) give_up "$name is no name of an object" ;;
+    esac
+    mkdir -p "$scratch/$(dirname -- "$name")"
     case "$name" in
     # A directory: only what differs is moved.
     */) wellspring get --quiet "$hosts/$name" -o "$scratch/$name" ;;
     *) [ -e "$scratch/$name" ] || wellspring get --quiet "$hosts/$name" -o "$scratch/$name" ;;
-    esac || {
-        # The prolog's failure drains the node: a missing object is the job's trouble, not the node's.
-        echo "print wellspring: $name could not be fetched"
-        exit 0
-    }
+    esac || give_up "$name could not be fetched"
 done

@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, OsStringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 use toml::{Table, Value};
@@ -34,7 +34,8 @@ const NOT_SETTINGS: [&str; 4] = ["config", "print-config", "help", "version"];
 pub struct ConfigArgs {
     /// Configuration file [default: $WELLSPRING_CONFIG, else wellspring.toml in $XDG_CONFIG_HOME/wellspring or
     /// ~/.config/wellspring, else /etc/wellspring/wellspring.toml; an empty name means none].
-    #[arg(long, value_name = "FILE", global = true, help_heading = "Configuration")]
+    #[arg(long, value_name = "FILE", global = true, help_heading = "Configuration",
+        value_parser = OsStringValueParser::new().map(PathBuf::from))]
     config: Option<PathBuf>,
     /// Print the settings of this command, and where each comes from, instead of running it.
     #[arg(long, global = true, help_heading = "Configuration")]

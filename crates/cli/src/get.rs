@@ -55,7 +55,7 @@ pub struct GetArgs {
     /// end, a directory and all that is in it. A host is NAME, NAME:PORT or `[IPV6]:PORT`; of
     /// a name's addresses the first that answers is used. Several objects go to the
     /// directory -o under their file names, and come from up to 64 hosts at one time.
-    #[arg(value_name = "HOST[,HOST...]/OBJECT|DIR/", required_unless_present = "list")]
+    #[arg(value_name = "HOST[,HOST...]/OBJECT|DIR/", required_unless_present_any = ["list", "print_config"])]
     from: Vec<Source>,
     /// Fetch the objects that a file lists, too, one a line; `-` is standard input.
     #[arg(long = "from", value_name = "FILE", id = "list")]

@@ -63,7 +63,7 @@ struct Place {
     keys: Option<PathBuf>,
 }
 
-/// Make a key. One that exists is kept.
+/// Make a key. One that exists is kept, and the exit status is 8.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:

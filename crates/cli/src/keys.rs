@@ -12,6 +12,8 @@ use wellspring_net::socket::source_towards;
 use wellspring_net::{DEFAULT_PORT, KeyDirectory, KeyFileError};
 use wellspring_trust::Keyring;
 
+use crate::exit::TARGET_EXISTS;
+
 /// Names the directory of the keys; empty: there are none.
 const VARIABLE: &str = "WELLSPRING_KEYS";
 
@@ -120,6 +122,16 @@ fn warn(what: &str) {
 pub fn of_key_files(error: &KeyFileError) -> Failed {
     match error {
         KeyFileError::Clusters(_) => Failed::usage(error.to_string()),
+        KeyFileError::Exists(path) => {
+            let another = match path.ends_with("cluster") {
+                true => "`wellspring key change` changes a cluster's key without a break",
+                false => {
+                    "for another, remove the file first: hosts that trust the old one must be told to trust the new one"
+                }
+            };
+            Failed::new(TARGET_EXISTS, format!("{} exists and is kept", path.display()))
+                .hint(format!("`wellspring key show` prints it; {another}."))
+        }
         KeyFileError::Io(_, cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
             Failed::other(error.to_string()).hint(
                 "Keys are for one user. Run the command as that user (sudo -u USER wellspring ...), or give directory and files \

@@ -221,4 +221,32 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
     }
+
+    /// The names of all commands that run something, below a command.
+    fn names(command: &clap::Command) -> Vec<Vec<String>> {
+        if !command.has_subcommands() {
+            return vec![Vec::new()];
+        }
+        let below = |sub: &clap::Command| {
+            let name = sub.get_name().to_owned();
+            names(sub).into_iter().map(move |rest| [vec![name.clone()], rest].concat())
+        };
+        command.get_subcommands().flat_map(below).collect()
+    }
+
+    #[test]
+    fn every_command_prints_its_settings_without_what_it_needs_to_run() {
+        let all = names(&Cli::command());
+        assert!(all.contains(&vec!["key".to_owned(), "change".to_owned(), "add".to_owned()]));
+        for name in all {
+            let line = [&["wellspring".to_owned()][..], &name[..], &["--print-config".to_owned()]];
+            let line: Vec<OsString> = line.concat().into_iter().map(OsString::from).collect();
+            let no_file = [&line[..], &["--config".into(), "".into()]].concat();
+            match Configured::read(Cli::command(), &no_file) {
+                Ok(configured) => assert!(configured.to_print().is_some(), "{name:?}"),
+                Err(Problem::CommandLine(error, _)) => panic!("{name:?}: {error}"),
+                Err(Problem::File(failed)) => panic!("{name:?}: {:?}", failed.message),
+            }
+        }
+    }
 }

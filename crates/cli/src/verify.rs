@@ -40,7 +40,7 @@ pub struct VerifyArgs {
     /// The directory.
     directory: PathBuf,
     /// Hosts, and the directory there, whose files they read for their digests.
-    #[arg(value_name = "HOST[,HOST...]/[DIR/]", required_unless_present_any = ["manifest", "save"])]
+    #[arg(value_name = "HOST[,HOST...]/[DIR/]", required_unless_present_any = ["manifest", "save", "print_config"])]
     with: Option<TreeLocation>,
     /// Compare with the digests in a file: `DIGEST  PATH`, one a line.
     #[arg(long, value_name = "FILE", conflicts_with = "with")]

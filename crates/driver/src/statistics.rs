@@ -114,6 +114,8 @@ pub struct Sent {
     pub source_symbols: u64,
     /// Repair symbols.
     pub repair_symbols: u64,
+    /// Symbols of LT codes, of which none is a source or a repair symbol.
+    pub lt_symbols: u64,
     /// Pulls.
     pub pulls: u64,
     /// Control messages.

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::str::FromStr;
+use std::env::VarError;
 
 use crate::fold::FoldColumns;
 #[cfg(target_arch = "aarch64")]
@@ -143,13 +144,17 @@ impl Kernels {
     ///
     /// If the variable names no instruction set, or one this CPU does not have.
     pub fn from_env() -> Result<Self, KernelError> {
-        match std::env::var(KERNEL_VARIABLE) {
-            Err(_) => Ok(Self::detect()),
-            Ok(name) => {
-                let isa = name.parse()?;
-                Self::with_isa(isa).ok_or(KernelError::Unsupported(isa))
-            }
-        }
+        Self::named(std::env::var(KERNEL_VARIABLE))
+    }
+
+    fn named(variable: Result<String, VarError>) -> Result<Self, KernelError> {
+        let name = match variable {
+            Err(VarError::NotPresent) => return Ok(Self::detect()),
+            Err(VarError::NotUnicode(_)) => return Err(KernelError::UnknownName),
+            Ok(name) => name,
+        };
+        let isa = name.parse()?;
+        Self::with_isa(isa).ok_or(KernelError::Unsupported(isa))
     }
 
     /// Every instruction set this CPU has kernels for.
@@ -287,5 +292,20 @@ impl Kernels {
         unsafe {
             (self.table.fold_bits)(bits, words, columns.pairs(), out.as_mut_ptr(), columns.sums());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_names_no_kernels_is_an_error() {
+        let named = |variable| Kernels::named(variable).map(Kernels::isa);
+        assert_eq!(named(Err(VarError::NotPresent)), Ok(Kernels::detect().isa()));
+        assert_eq!(named(Ok("scalar".into())), Ok(Isa::Scalar));
+        assert_eq!(named(Ok("mmx".into())), Err(KernelError::UnknownName));
+        let garbled = VarError::NotUnicode("anything".into());
+        assert_eq!(named(Err(garbled)), Err(KernelError::UnknownName));
     }
 }

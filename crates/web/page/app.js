@@ -29,9 +29,11 @@ const SCRUB = 3; // the slider of time has most of its room for the beginning
 const MEASURED_A_TURN = 6_000;
 
 const state = {
-  settings: null, network: null, runs: [], now: 0, playing: false, window: 1e-3,
+  settings: null, opened: null, network: null, runs: [], now: 0, playing: false, window: 1e-3,
   selected: -1, picked: false, dirty: null, last: 0, described: false, firstPicture: 0, frames: [], tableAt: 0,
 };
+
+const held = new Set(); // sliders that a pointer holds: they stay where it has them
 
 // ---- what the visitor has set, as the fragment of a link
 
@@ -49,7 +51,7 @@ function showError(message) {
   $("error").hidden = !message;
 }
 
-// Opens runs. Keeps the time if the network is only broken in mid-run.
+// Opens runs; what is refused leaves those that are there. Keeps the time if the network is only broken in mid-run.
 function open(text, { keepTime = false } = {}) {
   let opened;
   try {
@@ -57,12 +59,18 @@ function open(text, { keepTime = false } = {}) {
   } catch (error) {
     if (error instanceof WebAssembly.RuntimeError) throw error;
     showError(error.message);
+    if (state.opened) {
+      // What was refused does not come back with the next change.
+      state.settings = state.opened;
+      showSettings();
+      showEvents();
+    }
     return false;
   }
   showError("");
   const reached = keepTime ? state.now : 0;
   Object.assign(state, {
-    settings: opened.settings, network: opened.network, now: reached, described: false,
+    settings: opened.settings, opened: opened.settings, network: opened.network, now: reached, described: false,
   });
   state.runs = opened.runs.map((run) => ({ ...run, result: null, measured: false, at: 0 }));
   history.replaceState(null, "", `#${opened.fragment}`);
@@ -78,8 +86,9 @@ function open(text, { keepTime = false } = {}) {
   return true;
 }
 
+// The settings that are open stay as they are: if the new ones are refused, they are in force again.
 function change(key, value) {
-  state.settings[key] = value;
+  state.settings = { ...state.settings, [key]: value };
   state.dirty = { keepTime: false };
 }
 
@@ -180,13 +189,12 @@ function firstNode() {
 }
 
 function showEvents() {
-  $("events").replaceChildren(...state.settings.events.map((event, i) => {
+  $("events").replaceChildren(...state.settings.events.map((event) => {
     const what = `${event.node} ${event.up ? "is repaired" : "fails"} at ${showTime(event.at * 1e-6)}`;
     const button = element("button", { textContent: "Undo" });
     button.setAttribute("aria-label", `Undo: ${what}`);
     button.addEventListener("click", () => {
-      state.settings.events.splice(i, 1);
-      state.dirty = { keepTime: true };
+      changeEvents(state.settings.events.filter((one) => one !== event));
     });
     return element("li", {}, [element("span", { textContent: what }), button]);
   }));
@@ -194,7 +202,11 @@ function showEvents() {
 
 function breakNow(up) {
   const node = state.network.nodes[Number($("node").value)];
-  state.settings.events.push({ at: Math.round(state.now * 1e9) / 1e3, node: node.name, up });
+  changeEvents([...state.settings.events, { at: Math.round(state.now * 1e9) / 1e3, node: node.name, up }]);
+}
+
+function changeEvents(events) {
+  change("events", events);
   state.dirty = { keepTime: true };
 }
 
@@ -267,8 +279,10 @@ function buildControls() {
   $("copy").addEventListener("click", copyLink);
   $("picture").addEventListener("toggle", () => { state.tableAt = 0; });
   addEventListener("hashchange", () => { if (open(location.hash)) firstWindow(); });
+  for (const id of ["time", "zoom"]) $(id).addEventListener("pointerdown", () => held.add(id));
+  for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => held.clear());
   addEventListener("keydown", (event) => {
-    const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName);
+    const typing = event.target.matches?.('input:not([type="range"], [type="checkbox"]), select, textarea');
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     const button = { k: "play", l: "step", 0: "restart" }[event.key];
     if (button) $(button).click();
@@ -316,7 +330,7 @@ function nearAndFar(requests) {
 function showResults() {
   const outcast = state.settings.preset === "outcast";
   const head = ["Protocol", "Finished", "Mean", "99 %", "Last", ...(outcast ? ["Near, mean", "Far, mean"] : []), "Goodput", "Packets sent", "Again", "Trimmed", "Dropped", "Marked", "Digest"];
-  const times = state.runs.map((run) => (run.measured && run.result.ending === "complete" ? run.result.last : null));
+  const times = state.runs.map((run) => (run.measured && endingOf(run.result) === "" ? run.result.last : null));
   const best = Math.min(...times.filter((time) => time !== null));
   const rows = state.runs.map((run, i) => {
     const r = run.result;
@@ -331,7 +345,7 @@ function showResults() {
     for (let at = 0; at < head.length - 2; at++) {
       row.append(element("td", { textContent: cells[at] ?? "…", className: at === 3 && times[i] === best ? "best" : "" }));
     }
-    const digest = element("code", { textContent: (r && r.digest) || "…" });
+    const digest = element("code", { textContent: r === null ? "…" : r.digest ?? "–" });
     row.append(element("td", {}, [digest]));
     row.dataset.run = run.protocol;
     row.dataset.ending = r ? r.ending : "running";
@@ -363,15 +377,20 @@ function measureSome() {
   if (run.measured) {
     run.result = simulator.result(number);
     showResults();
-    if (state.runs.every((one) => one.measured)) announceResults();
+    if (allMeasured()) announceResults();
   }
   return true;
 }
 
 // ---- time
 
+function allMeasured() {
+  return state.runs.every((run) => run.measured);
+}
+
 function seek(time) {
-  const wanted = Math.min(Math.max(0, time), longest());
+  // How long the runs are is not known before.
+  const wanted = Math.min(Math.max(0, time), allMeasured() ? longest() : Infinity);
   if (wanted < state.now) {
     state.runs.forEach((run, number) => { simulator.rewind(number); run.picture.counts = null; });
   }
@@ -404,7 +423,7 @@ function turn(moment) {
     open(fragment(), { keepTime });
   }
   measureSome();
-  const measured = state.runs.every((run) => run.measured);
+  const measured = allMeasured();
   if (measured) clampWindow();
   if (state.playing) {
     const next = state.now + (passed * state.window) / REAL_SECONDS;
@@ -427,7 +446,7 @@ function drawAll(moment) {
   const rows = [];
   state.runs.forEach((run, number) => {
     const view = simulator.look(number);
-    run.picture.draw(view, state.picked ? state.selected : -1, moment);
+    run.picture.draw(view, state.now, state.picked ? state.selected : -1, moment);
     const counts = countView(view);
     const losses = [["trimmed", counts.trimmed], ["dropped", counts.dropped]].filter(([, count]) => count > 0);
     const told = losses.map(([what, count]) => `${count.toLocaleString("en")} ${what}`);
@@ -438,10 +457,10 @@ function drawAll(moment) {
   });
   if (fillTable) { state.tableAt = moment; showPictureTable(rows); }
   $("clock").textContent = showTime(state.now);
-  if (document.activeElement !== $("time")) $("time").value = (state.now / longest()) ** (1 / SCRUB) * 1000;
+  if (!held.has("time")) $("time").value = (state.now / longest()) ** (1 / SCRUB) * 1000;
   $("time").setAttribute("aria-valuetext", showTime(state.now));
   const widest = longest() * 1.02;
-  if (document.activeElement !== $("zoom")) $("zoom").value = Math.log(state.window / widest) / Math.log(SHORTEST_WINDOW / widest);
+  if (!held.has("zoom")) $("zoom").value = Math.log(state.window / widest) / Math.log(SHORTEST_WINDOW / widest);
   $("speed").textContent = `${showTime(state.window / REAL_SECONDS)} a second`;
 }
 

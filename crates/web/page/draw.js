@@ -86,31 +86,34 @@ class NetworkPicture {
     return best;
   }
 
-  draw(view, selected, moment) {
+  draw(view, now, selected, moment) {
     const { pen, width, height } = sizeCanvas(this.canvas);
     const links = this.network.ports;
     const spot = (node) => this.at(node, width, height);
-    const alive = this.aliveNodes(view);
-    this.drawLinks(pen, view, spot, alive);
+    this.drawLinks(pen, view, spot);
     this.drawQueues(pen, view, spot);
     this.drawPackets(pen, view, spot);
-    this.drawNodes(pen, view, spot, alive, selected);
+    this.drawNodes(pen, view, spot, this.failedNodes(now), selected);
     this.drawFlashes(pen, view, spot, moment);
     return links.length;
   }
 
-  aliveNodes(view) {
-    const alive = new Array(this.network.nodes.length).fill(false);
-    this.network.ports.forEach(([from], port) => {
-      if (view.ports[5 * port] > 0) alive[from] = true;
-    });
-    return alive;
+  // The names of the nodes that have failed by now. Hosts of a failed switch are cut off, but well.
+  failedNodes(now) {
+    const failed = new Set();
+    for (const { at, node, up } of this.settings.events) {
+      // They are in the order of time, which is rounded to nanoseconds.
+      if (at > now * 1e6 + 1e-3) break;
+      if (up) failed.delete(node);
+      else failed.add(node);
+    }
+    return failed;
   }
 
-  drawLinks(pen, view, spot, alive) {
+  drawLinks(pen, view, spot) {
     this.network.ports.forEach(([from, to], port) => {
       if (from > to || !this.shown[from] || !this.shown[to]) return;
-      const up = view.ports[5 * port] > 0 && alive[from] && alive[to];
+      const up = view.ports[5 * port] > 0;
       const isSlow = this.slow.has(`${from}-${to}`);
       pen.strokeStyle = up ? palette.faint : palette.bad;
       pen.setLineDash(up ? (isSlow ? [2, 3] : []) : [4, 4]);
@@ -210,7 +213,7 @@ class NetworkPicture {
     return part;
   }
 
-  drawNodes(pen, view, spot, alive, selected) {
+  drawNodes(pen, view, spot, failed, selected) {
     const { nodes, hosts } = this.network;
     const progress = this.progress(view);
     const radius = this.small ? this.smallRadius() : 7;
@@ -221,7 +224,7 @@ class NetworkPicture {
       const [x, y] = spot(i);
       const isHost = i < hosts;
       pen.lineWidth = 1.2;
-      pen.strokeStyle = alive[i] ? palette.ink : palette.bad;
+      pen.strokeStyle = failed.has(node.name) ? palette.bad : palette.ink;
       pen.fillStyle = palette.panel;
       pen.beginPath();
       if (isHost) pen.arc(x, y, radius, 0, 7);
@@ -232,7 +235,7 @@ class NetworkPicture {
       if (isHost) pen.arc(x, y, radius, 0, 7);
       else pen.rect(x - 11, y - 6, 22, 12);
       pen.stroke();
-      if (!alive[i]) {
+      if (failed.has(node.name)) {
         pen.lineWidth = 2.5;
         pen.beginPath();
         pen.moveTo(x - 7, y - 7);

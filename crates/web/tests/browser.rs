@@ -133,6 +133,78 @@ fn garbled_links_are_answered_in_words() {
 
 #[test]
 #[ignore = "needs a browser and the page: run by `make web-test`"]
+fn a_failure_that_is_refused_leaves_the_page_as_it_was() {
+    let mut browser = Chromium::start();
+    let page = open(&mut browser, "preset=incast");
+    browser.evaluate(&page, "state.playing = false; state.now = 11; breakNow(false)");
+    browser.wait(&page, "!document.getElementById('error').hidden");
+    assert_eq!(browser.evaluate(&page, "state.settings.events.length"), json!(0));
+    browser.evaluate(&page, "seek(0.001); breakNow(false)");
+    browser.wait(&page, "document.getElementById('error').hidden");
+    assert_eq!(browser.evaluate(&page, "state.settings.events.length"), json!(1));
+    no_errors(&mut browser);
+}
+
+#[test]
+#[ignore = "needs a browser and the page: run by `make web-test`"]
+fn what_failed_is_crossed_out_and_what_it_cut_off_is_not() {
+    let mut browser = Chromium::start();
+    let events = "fail=tor0@1000,tor1@2000&repair=tor0@3000,agg0@3500";
+    let page = open(&mut browser, &format!("preset=incast&{events}"));
+    browser.evaluate(&page, "state.playing = false");
+    for (at, failed) in [
+        ("0", json!([])),
+        ("0.001", json!(["tor0"])),
+        ("0.0025", json!(["tor0", "tor1"])),
+        ("0.004", json!(["tor1"])),
+    ] {
+        let named = format!("[...state.runs[0].picture.failedNodes({at})]");
+        assert_eq!(browser.evaluate(&page, &named), failed, "{at}");
+    }
+    no_errors(&mut browser);
+}
+
+#[test]
+#[ignore = "needs a browser and the page: run by `make web-test`"]
+fn a_run_that_did_not_finish_is_not_the_best_and_has_no_digest() {
+    let mut browser = Chromium::start();
+    let page = open(&mut browser, "preset=incast");
+    let row = "(() => {
+        showResults();
+        const row = document.querySelector('#results tbody tr');
+        return [row.querySelector('.best') !== null, row.querySelector('code').textContent];
+    })()";
+    browser.evaluate(&page, "Object.assign(state.runs[0].result, { last: 1e-9, digest: 'd' })");
+    assert_eq!(browser.evaluate(&page, row), json!([true, "d"]));
+    browser.evaluate(
+        &page,
+        "Object.assign(state.runs[0].result, { digest: null }); state.runs[0].result.done--",
+    );
+    assert_eq!(browser.evaluate(&page, row), json!([false, "–"]));
+    no_errors(&mut browser);
+}
+
+#[test]
+#[ignore = "needs a browser and the page: run by `make web-test`"]
+fn time_is_stepped_at_once_and_its_slider_follows_though_it_has_the_focus() {
+    let mut browser = Chromium::start();
+    let page = open(&mut browser, "preset=incast");
+    // Nothing is measured yet.
+    let stepped = "state.playing = false; open('preset=incast'); firstWindow(); seek(0);
+        for (let i = 0; i < 3; i++) document.getElementById('step').click();
+        state.now / state.window";
+    let stepped = browser.evaluate(&page, stepped).as_f64().unwrap();
+    assert!((stepped - 0.03).abs() < 1e-9, "{stepped}");
+    measured(&mut browser, &page);
+    browser.evaluate(&page, "document.getElementById('time').focus(); seek(longest() / 8)");
+    browser.wait(&page, "Math.abs(document.getElementById('time').value - 500) < 1");
+    browser.key(&page, "k", "k");
+    assert_eq!(browser.evaluate(&page, "state.playing"), json!(true));
+    no_errors(&mut browser);
+}
+
+#[test]
+#[ignore = "needs a browser and the page: run by `make web-test`"]
 fn sliders_change_the_run_and_the_link() {
     let mut browser = Chromium::start();
     let page = open(&mut browser, "preset=incast");

@@ -396,6 +396,13 @@ impl RefusalCode {
     }
 }
 
+/// Any code.
+#[cfg(test)]
+pub(crate) fn refusal_codes() -> impl proptest::strategy::Strategy<Value = RefusalCode> {
+    let all: std::vec::Vec<_> = (1..).map_while(RefusalCode::from_number).collect();
+    proptest::sample::select(all)
+}
+
 impl fmt::Display for RefusalCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::fs;
 use std::sync::atomic::AtomicU64;
-use std::time::SystemTime;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
@@ -87,8 +86,9 @@ fn traffic(page: &mut Page<'_>, statistics: &Statistics) {
     page.counter("sent_datagrams", "Datagrams sent", sent.datagrams);
     page.counter("received_bytes", "UDP payload received", received.bytes);
     page.counter("received_datagrams", "Datagrams received", received.datagrams);
-    let rows = [("source", sent.source_symbols), ("repair", sent.repair_symbols)];
-    let help = "Symbols sent; repair symbols make up for lost ones";
+    let rows =
+        [("source", sent.source_symbols), ("repair", sent.repair_symbols), ("lt", sent.lt_symbols)];
+    let help = "Symbols sent: repair symbols make up for lost ones, all of LT codes are alike";
     page.counters("symbols_sent", help, "kind", &rows);
     page.counter("pulls_sent", "Pulls sent", sent.pulls);
     page.counter("trimmed_symbols", "Symbols that came trimmed", received.trimmed);
@@ -177,9 +177,19 @@ fn resident_memory() -> Option<u64> {
 }
 
 fn started() -> Option<u64> {
-    // A process's folder is made with it.
-    let made = fs::metadata("/proc/self/stat").and_then(|stat| stat.modified()).ok()?;
-    made.duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs())
+    let system = fs::read_to_string("/proc/stat").ok()?;
+    let process = fs::read_to_string("/proc/self/stat").ok()?;
+    start_time(&system, &process, rustix::param::clock_ticks_per_second())
+}
+
+/// When a process started, in seconds since 1970: from the texts of /proc/stat and of its own /proc/PID/stat.
+fn start_time(system: &str, process: &str, ticks_per_second: u64) -> Option<u64> {
+    let boot: u64 =
+        system.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
+    // The name, in parentheses, may hold anything. Behind it stands the third field; the start is the 22nd.
+    let (_, fields) = process.rsplit_once(')')?;
+    let ticks: u64 = fields.split_whitespace().nth(22 - 3)?.parse().ok()?;
+    Some(boot + ticks.checked_div(ticks_per_second)?)
 }
 
 /// The label of a refusal.
@@ -308,12 +318,26 @@ mod tests {
     }
 
     #[test]
+    fn a_process_started_when_the_system_says() {
+        let system = "cpu  1 2 3\nintr 5 6\nctxt 7\nbtime 1700000000\nprocesses 9\n";
+        let process = "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 5 6 0 0 20 0 3 0 12345 99 9\n";
+        assert_eq!(start_time(system, process, 100), Some(1_700_000_123));
+        assert_eq!(start_time("cpu 1", process, 100), None);
+        assert_eq!(start_time(system, "42 (a) S 1", 100), None);
+        // The system's start is rounded, and its clock may be set.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let started = started().expect("of this process");
+        assert!(started.abs_diff(now.expect("a clock").as_secs()) < 86_400, "{started}");
+    }
+
+    #[test]
     fn a_page_has_each_metric_once_and_ends_well() {
         let mut counters = ServerCounters::default();
         counters.refused.insert(RefusalCode::NotFound, 3);
         counters.received.redundant = 5;
         let mut statistics = Statistics::default();
         statistics.sent.repair_symbols = 7;
+        statistics.sent.lt_symbols = 9;
         statistics.received.dropped.insert(DropReason::Duplicate, 2);
         statistics.trust = Some(wellspring_trust::TrustCounters::default());
         let page = page(&statistics, &counters).expect("a page");
@@ -321,6 +345,7 @@ mod tests {
             "wellspring_refusals_total{reason=\"not_found\"} 3",
             "wellspring_symbols_received_total{use=\"redundant\"} 5",
             "wellspring_symbols_sent_total{kind=\"repair\"} 7",
+            "wellspring_symbols_sent_total{kind=\"lt\"} 9",
             "wellspring_dropped_datagrams_total{reason=\"duplicate\"} 2",
             "wellspring_handshakes_total{result=\"done\"} 0",
             "# EOF",
@@ -334,5 +359,6 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), all, "a metric twice");
         assert!(page.contains("\nprocess_open_fds ") && page.contains("\nprocess_max_fds "));
+        assert!(page.contains("\nprocess_start_time_seconds "));
     }
 }

@@ -103,7 +103,9 @@ fn two_hosts_trust_each_other_and_nobody_else() {
         (place.path("s/keys"), place.path("c/keys"), place.path("x/keys"));
     let (server_key, client_key, stranger_key) =
         (new_key(&server), new_key(&client), new_key(&stranger));
-    assert_ne!(of(&server, &["key", "new"]).status, 0, "a key that exists is kept");
+    let again = of(&server, &["key", "new"]);
+    let says = |what| again.err.contains(what);
+    assert!(again.status == 8 && says("is kept") && says("key show"), "{}", again.err);
     done(&server, &["key", "trust", "alice", &client_key, "--read", "--put=incoming"]);
     done(&client, &["key", "trust", "server", &server_key, "--serve"]);
     done(&stranger, &["key", "trust", "server", &server_key, "--serve"]);

@@ -23,6 +23,7 @@ mod mistakes;
 mod names;
 mod operation;
 mod packaging;
+mod packaging_scripts;
 mod pipes;
 mod put;
 mod replicas;

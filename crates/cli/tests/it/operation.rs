@@ -40,6 +40,26 @@ fn write_config(place: &Place, lines: &str) {
     std::fs::write(place.path("wellspring.toml"), file).expect("written");
 }
 
+/// The value of a metric on a page.
+fn value(page: &str, name: &str) -> f64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in:\n{page}")).parse().expect("a number")
+}
+
+#[test]
+fn symbols_of_an_lt_code_count_as_neither_source_nor_repair() {
+    let place = Place::new();
+    let bytes = random_bytes(500_000, 1);
+    let server = place.serve(&place.replica("a", &bytes), &["--metrics", "127.0.0.1:0"]);
+    let out = place.path("out");
+    run(&["get", "--protocol", "lttp", &object_at(&[&server]), "-o", text(&out)]).success();
+    let (_, page) = http(&server, "GET /metrics");
+    let sent =
+        |kind: &str| value(&page, &format!("wellspring_symbols_sent_total{{kind=\"{kind}\"}}"));
+    assert!(sent("lt") > 60.0, "{page}");
+    assert_eq!([sent("source"), sent("repair")], [0.0; 2], "{page}");
+}
+
 #[test]
 fn metrics_count_what_was_sent_and_refused() {
     let place = Place::new();
@@ -54,10 +74,7 @@ fn metrics_count_what_was_sent_and_refused() {
     assert_eq!(run(&["get", &missing, "-o", text(&place.path("none"))]).code, Some(4));
     let (status, page) = http(&server, "GET /metrics");
     assert_eq!(status, 200);
-    let value = |name: &str| -> f64 {
-        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("no {name} in:\n{page}")).parse().expect("a number")
-    };
+    let value = |name: &str| value(&page, name);
     assert_eq!(value("wellspring_sends_ended_total{result=\"complete\"}"), 1.0);
     assert!(value("wellspring_refusals_total{reason=\"not_found\"}") >= 1.0);
     assert!(value("wellspring_sent_bytes_total") > 500_000.0);

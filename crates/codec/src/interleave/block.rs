@@ -105,8 +105,9 @@ impl<C: BlockCode> BlockReceiver<C> {
         longest: usize,
     ) -> Result<Self, InterleaveError> {
         check(longest)?;
-        let rows = blocks.checked_mul(MAX_LAYERS).and_then(|n| n.checked_add(packets));
-        let memory = rows.and_then(|n| n.checked_mul(symbol_limit(longest)));
+        let memory = PacketStore::memory(packets, longest)
+            .zip(LackingBlocks::<C>::memory(blocks, longest))
+            .and_then(|(packets, blocks)| packets.checked_add(blocks));
         if packets == 0 || blocks == 0 || memory.is_none_or(|memory| memory > MAX_MEMORY) {
             return Err(InterleaveError::Memory);
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::block_code::{BlockCode, LENGTH, read, symbol};
+use super::block_code::{BlockCode, LENGTH, read, symbol, symbol_limit};
 use super::store::PacketStore;
 use super::{MAX_LAYERS, PacketName, Repair};
 
@@ -46,6 +46,11 @@ pub(super) struct LackingBlocks<C> {
 }
 
 impl<C: BlockCode> LackingBlocks<C> {
+    /// Memory of so many blocks of packets of at most `longest` bytes, if it can be counted \[bytes\].
+    pub(super) fn memory(most: usize, longest: usize) -> Option<usize> {
+        most.checked_mul(MAX_LAYERS)?.checked_mul(symbol_limit(longest))
+    }
+
     pub(super) fn new(code: C, most: usize) -> Self {
         LackingBlocks { code, blocks: VecDeque::new(), most }
     }

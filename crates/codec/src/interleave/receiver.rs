@@ -64,6 +64,14 @@ struct Kept {
     missing: u8,
 }
 
+/// Memory of so many packets, repairs and blocks, if it can be counted \[bytes\].
+fn memory(packets: usize, repairs: usize, blocks: usize, longest: usize) -> Option<usize> {
+    let packets = PacketStore::memory(packets, longest)?;
+    let layers = repairs.checked_mul(longest.checked_add(size_of::<Kept>())?)?;
+    let blocks = LackingBlocks::<ReedSolomonBlocks>::memory(blocks, longest)?;
+    packets.checked_add(layers)?.checked_add(blocks)
+}
+
 /// The receive side of a layered interleaving code, whatever its rate and interleaves: recipes say
 /// all that it needs. Memory is bounded: a ring of packets, a ring of repairs.
 #[derive(Debug)]
@@ -92,10 +100,10 @@ impl Recoverer {
     /// # Errors
     /// One of them is zero, or they take more than 4 GiB (2 GiB where `usize` has 32 bits).
     pub fn new(packets: usize, repairs: usize, longest: usize) -> Result<Self, InterleaveError> {
-        let memory = packets
-            .checked_add(repairs)
-            .and_then(|n| n.checked_mul(longest.checked_next_multiple_of(64)?));
-        let fits = memory.is_some_and(|memory| memory <= MAX_MEMORY);
+        // Blocks have no more repairs than layers have.
+        let blocks = repairs.div_ceil(MAX_LAYERS);
+        let fits =
+            memory(packets, repairs, blocks, longest).is_some_and(|memory| memory <= MAX_MEMORY);
         if packets == 0 || repairs == 0 || longest == 0 || !fits {
             return Err(InterleaveError::Memory);
         }
@@ -111,8 +119,7 @@ impl Recoverer {
             awaited: BTreeSet::new(),
             ready: Vec::new(),
             window: Window::new(Kernels::detect()),
-            // No more memory than that of the layers' repairs.
-            blocks: LackingBlocks::new(ReedSolomonBlocks::new(), repairs.div_ceil(MAX_LAYERS)),
+            blocks: LackingBlocks::new(ReedSolomonBlocks::new(), blocks),
             account: Account::default(),
         })
     }

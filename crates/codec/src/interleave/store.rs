@@ -43,6 +43,13 @@ pub(super) struct PacketStore {
 }
 
 impl PacketStore {
+    /// Memory of a store, if it can be counted \[bytes\].
+    pub(super) fn memory(packets: usize, longest: usize) -> Option<usize> {
+        let packet = longest.checked_next_multiple_of(64)?.checked_add(size_of::<Slot>())?;
+        let table = packets.checked_mul(SPARSE)?.checked_next_power_of_two()?;
+        packets.checked_mul(packet)?.checked_add(table.checked_mul(size_of::<u64>())?)
+    }
+
     pub(super) fn new(packets: usize, longest: usize) -> Self {
         let stride = longest.next_multiple_of(64);
         let mut bytes = AlignedBuffer::default();

@@ -215,6 +215,9 @@ fn impossible_codes_are_refused() {
     assert_eq!(Parameters::new(8, &[1; 9]), Err(InterleaveError::Layers(9)));
     assert_eq!(Parameters::new(8, &[1, 0]), Err(InterleaveError::Interleave(0)));
     assert!(matches!(Recoverer::new(usize::MAX, 2, 1_500), Err(InterleaveError::Memory)));
+    // The table of names has 128 bytes a packet or more, and blocks have repairs beside those of the layers.
+    assert!(matches!(Recoverer::new(1 << 25, 1, 1), Err(InterleaveError::Memory)));
+    assert!(matches!(Recoverer::new(1, 2 << 20, 1_500), Err(InterleaveError::Memory)));
     assert!(matches!(Recoverer::new(0, 1, 1), Err(InterleaveError::Memory)));
 }
 

@@ -58,16 +58,21 @@ impl RobustSoliton {
     ///
     /// [`LtError::SourceSymbols`] if `k` is not 1 to [`MAX_SOURCE_SYMBOLS`],
     /// [`LtError::Constant`] if `c` is not above 0 and at most [`MAX_CONSTANT`],
-    /// [`LtError::FailureProbability`] if `delta` is not between 0 and 1.
+    /// [`LtError::FailureProbability`] if `delta` is not between 0 and 1, or so near to 0 that `k / delta` or R / `delta` is
+    /// infinite.
     pub fn new(k: u32, c: f64, delta: f64) -> Result<Self, LtError> {
         check_source_symbols(k)?;
         if !(c.is_normal() && c > 0.0 && c <= MAX_CONSTANT) {
             return Err(LtError::Constant { got: c, limit: MAX_CONSTANT });
         }
-        if !(delta.is_normal() && delta > 0.0 && delta < 1.0) {
+        let is_probability = delta.is_normal() && delta > 0.0 && delta < 1.0;
+        if !(is_probability && (f64::from(k) / delta).is_finite()) {
             return Err(LtError::FailureProbability(delta));
         }
         let ripple = c * f64::from(k).sqrt() * ln(f64::from(k) / delta);
+        if !(ripple / delta).is_finite() {
+            return Err(LtError::FailureProbability(delta));
+        }
         let weights: Vec<f64> = (1..=k).map(|degree| weight(k, ripple, delta, degree)).collect();
         let total: f64 = weights.iter().sum();
         let mut below = 0.0;
@@ -195,6 +200,15 @@ mod tests {
                 assert!((soliton.mean_degree() / first - 1.0).abs() < 1e-9, "k {k} c {c}");
                 assert!((square / second - 1.0).abs() < 1e-9, "k {k} c {c}");
             }
+        }
+    }
+
+    #[test]
+    fn a_probability_too_near_to_zero_is_refused() {
+        for k in [1, 4_096] {
+            assert!(RobustSoliton::new(k, MAX_CONSTANT, 1e-300).is_ok());
+            let refused = RobustSoliton::new(k, 0.2, f64::MIN_POSITIVE);
+            assert!(matches!(refused, Err(LtError::FailureProbability(_))), "{refused:?}");
         }
     }
 

@@ -104,7 +104,8 @@ impl CodeCache {
     fn evict(&self, codes: &mut Vec<Arc<Code>>) {
         let mut memory: usize = codes.iter().map(|code| code.memory()).sum();
         while memory > self.max_memory && codes.len() > 1 {
-            memory -= codes.remove(0).memory();
+            // It may have grown since it was counted.
+            memory = memory.saturating_sub(codes.remove(0).memory());
         }
     }
 }

@@ -1,17 +1,33 @@
 //! Set of the received symbols of a block.
 
+use core::hash::{BuildHasher, Hasher};
+use std::hash::RandomState;
+
 use super::capacity;
 
 /// Source symbols as bits, repair symbols as an open-addressed set of their IDs.
 ///
 /// No allocation once it has grown to a block's size; a set of 24-bit IDs needs no more than
-/// multiplication for a hash, and its size is bounded by the number of symbols stored.
+/// multiplication for a hash, and its size is bounded by the number of symbols stored. Senders choose the IDs: the
+/// multiplier is each set's own, so that nobody can choose IDs that all stand in one place. Nothing but the time of a look
+/// depends on it.
 #[derive(Debug, Default)]
 pub(crate) struct Received {
     source: Vec<u64>,
     sources: u32,
     slots: Vec<u32>,
     repairs: Vec<u32>,
+    multiplier: Multiplier,
+}
+
+/// An odd number that nobody else knows.
+#[derive(Debug)]
+struct Multiplier(u64);
+
+impl Default for Multiplier {
+    fn default() -> Self {
+        Multiplier(RandomState::new().build_hasher().finish() | 1)
+    }
 }
 
 const EMPTY: u32 = u32::MAX;
@@ -78,8 +94,9 @@ impl Received {
     /// Where `esi` stands or would stand.
     fn slot_of(&self, esi: u32) -> usize {
         let mask = self.slots.len() - 1;
-        let hash = esi.wrapping_mul(0x9e37_79b1);
-        let mut slot = (hash ^ (hash >> 15)) as usize & mask;
+        // The upper bits of the product: any two IDs are unlikely to have the same.
+        let hash = u64::from(esi).wrapping_mul(self.multiplier.0);
+        let mut slot = (hash >> (64 - self.slots.len().trailing_zeros())) as usize;
         while self.slots[slot] != esi && self.slots[slot] != EMPTY {
             slot = (slot + 1) & mask;
         }
@@ -140,5 +157,36 @@ impl Iterator for Ones {
         let place = self.0.trailing_zeros();
         self.0 &= self.0.wrapping_sub(1);
         (place < 64).then_some(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_chosen_for_one_multiplier_are_spread_by_another() {
+        let upper = |esi: u32, by: u64| u64::from(esi).wrapping_mul(by) >> (64 - 12);
+        let [known, own] = [0x9e37_79b9_7f4a_7c15, 0xd1b5_4a32_d192_ed03];
+        let chosen = (100..1 << 24).filter(|&esi| upper(esi, known) == 7).take(1_024);
+        let mut set = Received { multiplier: Multiplier(own), ..Received::default() };
+        set.reset(100);
+        for esi in chosen {
+            assert!(set.add_repair(esi) && set.has_repair(esi) && !set.add_repair(esi));
+        }
+        assert_eq!((set.repairs().len(), set.slots.len()), (1_024, 4_096));
+        // The longest way from where a search begins to a free place.
+        let runs = set.slots.split(|&slot| slot == EMPTY).map(<[u32]>::len);
+        assert!(runs.max().is_some_and(|longest| longest < 100));
+        // What is in it is the same by any multiplier.
+        let mut other = Received::default();
+        other.reset(100);
+        let news: Vec<bool> = set.repairs().iter().map(|&esi| other.add_repair(esi)).collect();
+        assert!(news.iter().all(|new| *new) && other.repairs() == set.repairs());
+    }
+
+    #[test]
+    fn every_set_has_a_multiplier_of_its_own() {
+        assert_ne!(Multiplier::default().0, Multiplier::default().0);
     }
 }

@@ -4,6 +4,7 @@ use wellspring_core::{Destination, Ecn, Endpoint as _, Frame, SessionId, Time};
 
 use super::{Host, MAX_HEADER_LEN, OWN, Runner};
 use crate::network::outbox::{Marks, Target};
+use crate::payload::coding::Coding;
 use crate::payload::key::SessionKey;
 use crate::payload::send_store::{Fill, SourceOf};
 use crate::protocol::{Header, Protocol, Side};
@@ -222,10 +223,10 @@ impl<P: Protocol> Runner<P> {
             debug_assert_eq!(written, Some(header_len));
             session.progress.add_symbols(1);
             let sent = &mut host.network.sent;
-            if esi < session.geometry.symbols_in_block(sbn) {
-                sent.source_symbols += 1;
-            } else {
-                sent.repair_symbols += 1;
+            match session.coding {
+                Coding::Lt(_) => sent.lt_symbols += 1,
+                _ if esi < session.geometry.symbols_in_block(sbn) => sent.source_symbols += 1,
+                _ => sent.repair_symbols += 1,
             }
         }
         (fill, len)

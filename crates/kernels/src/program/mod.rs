@@ -404,7 +404,7 @@ impl<'p> XorBuilder<'p> {
     pub fn work_where(&mut self, rows: impl ExactSizeIterator<Item = (u32, bool)>) -> &mut Self {
         let code = &mut self.program.code;
         let start = code.len();
-        code.resize(start + rows.len(), 0);
+        code.resize(start.checked_add(rows.len()).expect("rows that memory has room for"), 0);
         let mut end = start;
         for (row, wanted) in rows {
             let word = work_word(row);

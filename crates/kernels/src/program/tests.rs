@@ -61,6 +61,11 @@ fn a_sum_cut_short_by_a_panic_names_no_row_that_is_not_counted() {
         ));
     });
     assert_rows_are_counted(&program);
+    // So many that their end has no number.
+    panics(|| {
+        program.xor(0).work(1).work_where(Liar([(3, true)].into_iter(), usize::MAX));
+    });
+    assert_rows_are_counted(&program);
     // It goes on as if nothing had been.
     program.xor(1).work(0);
     assert_rows_are_counted(&program);

@@ -21,8 +21,7 @@ pub(crate) struct Egress {
     /// Packets on the link by time of arrival. While this is not empty, an event is pending for
     /// the first; while packets are queued, it is not empty.
     pub(super) in_flight: Fifo,
-    /// Reasons why it is down; 0 is up.
-    pub(super) down: u32,
+    pub(super) is_down: bool,
     pub(super) port: Port,
 }
 
@@ -39,13 +38,13 @@ impl Egress {
             sent_bytes: 0,
             to: directed.to.0,
             in_flight: Fifo::EMPTY,
-            down: 0,
+            is_down: false,
             port: Port::new(seed),
         }
     }
 
     pub fn is_up(&self) -> bool {
-        self.down == 0
+        !self.is_down
     }
 
     pub fn busy_until(&self) -> u64 {

@@ -34,14 +34,14 @@ impl Links {
         }
     }
 
+    /// How many nodes there are.
+    pub(super) fn nodes(&self) -> u32 {
+        self.first.len() as u32 - 1
+    }
+
     /// The egresses of a node.
     pub fn of(&self, node: u32) -> Range<u32> {
         self.first[node as usize]..self.first[node as usize + 1]
-    }
-
-    /// The egresses from `node` to `to`.
-    pub fn between(&self, node: u32, to: u32) -> Vec<u32> {
-        self.of(node).filter(|egress| self.egresses[*egress as usize].to == to).collect()
     }
 
     /// The label of a tree in its packets: every link of its source has its own, because one tree

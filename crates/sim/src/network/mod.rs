@@ -1,14 +1,17 @@
 //! Ports, links and switches: forwarding of packets from host to host.
 
 mod egress;
+mod failures;
 mod links;
 mod multicast;
 
 use crate::config::{Config, LossRule};
 use crate::counters::{Counters, PortCounters};
 use crate::event_list::EventList;
+use crate::faults::Fault;
 use crate::parcel::{Frames, Parcel};
 use crate::topology::Graph;
+use failures::Failures;
 pub(crate) use links::Links;
 use multicast::Groups;
 use wellspring_core::{Destination, Frame, Header, RandomStream};
@@ -20,6 +23,7 @@ pub(crate) struct Network<H> {
     config: PortConfig,
     spraying: Spraying,
     pub links: Links,
+    failures: Failures,
     rare: Vec<PortCounters>,
     groups: Groups,
     pub frames: Frames<H>,
@@ -39,6 +43,7 @@ impl<H: Header> Network<H> {
             rare: vec![PortCounters::default(); links.egresses.len()],
             groups: Groups::new(graph, config.multicast),
             links,
+            failures: Failures::default(),
             frames: Frames::new(),
             pool: Pool::new(),
             counters: Counters::default(),
@@ -185,7 +190,7 @@ impl<H: Header> Network<H> {
     #[inline]
     fn enqueue(&mut self, now: u64, egress: u32, handle: Handle, events: &mut EventList) {
         let this = &mut self.links.egresses[egress as usize];
-        if this.down != 0 {
+        if this.is_down {
             return self.lose(egress, handle);
         }
         self.counters.packet_hops += this.catch_up(&mut self.pool, now, &self.config);
@@ -218,14 +223,24 @@ impl<H: Header> Network<H> {
         self.release(handle);
     }
 
-    /// Takes an egress down (once more) or up again (once).
-    pub fn set_down(&mut self, egress: u32, down: bool) {
-        let this = &mut self.links.egresses[egress as usize];
-        if !down {
-            this.down = this.down.saturating_sub(1);
-            return;
+    /// Something fails or is repaired: every egress goes down or up that is to be so from now on.
+    pub fn apply(&mut self, fault: Fault) {
+        self.failures.note(fault);
+        for node in 0..self.links.nodes() {
+            for egress in self.links.of(node) {
+                let this = &mut self.links.egresses[egress as usize];
+                let was_down = this.is_down;
+                this.is_down = self.failures.hit(node, this.to);
+                if this.is_down && !was_down {
+                    self.empty(egress);
+                }
+            }
         }
-        this.down += 1;
+    }
+
+    /// Loses the packets at an egress and on its link.
+    fn empty(&mut self, egress: u32) {
+        let this = &mut self.links.egresses[egress as usize];
         let mut lost = Vec::new();
         while let Some(handle) = this.in_flight.pop_front(&self.pool) {
             lost.push(handle);

@@ -2,9 +2,6 @@
 
 use super::state::{NEVER, RareEvent, Simulator};
 use crate::application::Application;
-use crate::faults::Fault;
-use crate::network::Network;
-use crate::topology::NodeId;
 use wellspring_core::{Endpoint, Time};
 
 impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
@@ -26,7 +23,7 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
                 self.act();
             }
             RareEvent::Fault(fault) => {
-                self.fail(fault);
+                self.network.apply(fault);
                 self.schedule(self.after(self.convergence), RareEvent::Reroute);
             }
             RareEvent::Reroute => {
@@ -37,29 +34,6 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
                 }
                 self.act();
             }
-        }
-    }
-
-    fn fail(&mut self, fault: Fault) {
-        let between = |network: &Network<E::Header>, a: NodeId, b: NodeId| {
-            let mut links = network.links.between(a.0, b.0);
-            links.extend(network.links.between(b.0, a.0));
-            links
-        };
-        let around = |network: &Network<E::Header>, node: NodeId| -> Vec<u32> {
-            let own = network.links.of(node.0);
-            let towards = (0..network.links.egresses.len() as u32)
-                .filter(|egress| network.links.egresses[*egress as usize].to == node.0);
-            own.chain(towards).collect()
-        };
-        let (links, down) = match fault {
-            Fault::LinkDown(a, b) => (between(&self.network, a, b), true),
-            Fault::LinkUp(a, b) => (between(&self.network, a, b), false),
-            Fault::NodeDown(node) => (around(&self.network, node), true),
-            Fault::NodeUp(node) => (around(&self.network, node), false),
-        };
-        for egress in links {
-            self.network.set_down(egress, down);
         }
     }
 }

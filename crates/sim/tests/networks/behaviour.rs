@@ -198,6 +198,33 @@ fn a_dead_switch_takes_its_hosts_off_the_net() {
 }
 
 #[test]
+fn a_repair_takes_back_the_failures_of_what_it_names_and_no_others() {
+    let graph = Graph::parse(
+        "host a b\nswitch s t u\nlink a s 1Gbps 1us\nlink b t 1Gbps 1us\n\
+         link s u 1Gbps 1us\nlink t u 1Gbps 1us\n",
+    )
+    .unwrap();
+    let [s, t, u] = ["s", "t", "u"].map(|name| graph.node(name).unwrap());
+    let (down, up) = (Fault::NodeDown, Fault::NodeUp);
+    for (faults, arrived) in [
+        (vec![down(u), up(s), up(t)], 0),
+        (vec![down(u), down(u), up(u)], 10),
+        (vec![down(s), down(u), up(u)], 0),
+        (vec![down(s), down(u), up(u), up(s)], 10),
+        (vec![Fault::LinkDown(s, u), down(u), up(u)], 0),
+        (vec![Fault::LinkDown(s, u), Fault::LinkDown(u, s), Fault::LinkUp(s, u)], 10),
+        (vec![up(u), down(u)], 0),
+    ] {
+        let mut config = config(trimming());
+        let at = |(n, fault)| (Time::from_picos(1_000 * (n as u64 + 1)), fault);
+        config.faults = faults.iter().copied().enumerate().map(at).collect();
+        let mut sim = simulator(&graph, &config, vec![blast(1_000_000_000, 0, 1, 10)]);
+        finish(&mut sim);
+        assert_eq!(sim.counters().delivered, arrived, "{faults:?}");
+    }
+}
+
+#[test]
 fn a_loss_rule_loses_its_share() {
     let mut config = config(PortConfig::drop_tail(Limit::Unlimited));
     config.loss = Some(LossRule { data: 0.1, control: 0.0 });

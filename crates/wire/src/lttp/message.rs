@@ -283,6 +283,7 @@ fn text(bytes: &[u8]) -> Result<&str, ParseError> {
 mod tests {
     use super::super::MAX_SYMBOL_SIZE;
     use super::*;
+    use crate::control::refusal_codes;
     use proptest::prelude::*;
     use std::string::String;
 
@@ -363,11 +364,10 @@ mod tests {
         #[test]
         fn texts_read_back(
             name in "[^\\p{Cc}]{1,80}", digest: [u8; 32], (offset, len) in parts(),
-            geometry in geometries(), why in "[^\\p{Cc}]{0,40}", code in 1_u8..=12,
+            geometry in geometries(), why in "[^\\p{Cc}]{0,40}", code in refusal_codes(),
         ) {
             let name = Name::new(&name).expect("a name");
             reads_back(&Message::Request { name, digest, offset, len, geometry })?;
-            let code = RefusalCode::from_number(code).expect("a code");
             reads_back(&Message::Refused { code, text: &why })?;
         }
 

@@ -1,4 +1,4 @@
-use super::super::{Abilities, MAX_ADDRESSES, MAX_NAME_LEN, MAX_RUNS};
+use super::super::{Abilities, MAX_ADDRESSES, MAX_NAME_LEN, MAX_RUNS, refusal_codes};
 use super::*;
 use proptest::prelude::*;
 use std::string::String;
@@ -96,10 +96,9 @@ proptest! {
     #[test]
     fn replies_parse_back(
         nonce: u64, cookie: [u8; 16], digest: [u8; 32], size: u64, done: (u32, u32),
-        code in 1..=12_u8, text in "[^\\p{Cc}]{0,50}",
+        code in refusal_codes(), text in "[^\\p{Cc}]{0,50}",
     ) {
         let cookie = Cookie(cookie);
-        let code = RefusalCode::from_number(code).expect("all codes up to 12 exist");
         check_reply(nonce, Reply::Info { cookie, size, digest, instance: done.0 });
         check_reply(nonce, Reply::Challenge { cookie });
         check_reply(nonce, Reply::Pending { done: size / 2, total: size });
