@@ -23,7 +23,7 @@ fn address() -> SocketAddr {
     LOOPBACK.parse().expect("address")
 }
 
-async fn serve_by(directory: &Path, set: impl FnOnce(&mut ServerConfig)) -> (Server, Host) {
+pub async fn serve_by(directory: &Path, set: impl FnOnce(&mut ServerConfig)) -> (Server, Host) {
     let mut config = ServerConfig::new(address(), directory.to_owned());
     config.allow_put = true;
     config.interface = "127.0.0.1".parse().ok();
@@ -47,11 +47,11 @@ fn client_with(keys: Option<Keyring>) -> Client {
 }
 
 /// To the directory `t` of hosts.
-fn to_t() -> TreeOptions {
+pub fn to_t() -> TreeOptions {
     TreeOptions::new(Some("t".parse().expect("a name")))
 }
 
-async fn put(
+pub async fn put(
     from: &Path,
     hosts: &[Host],
     options: &PutTreeOptions,
@@ -66,7 +66,7 @@ async fn put(
     (result, changes)
 }
 
-async fn done(from: &Path, hosts: &[Host], options: &PutTreeOptions) -> PutTreeReport {
+pub async fn done(from: &Path, hosts: &[Host], options: &PutTreeOptions) -> PutTreeReport {
     put(from, hosts, options).await.0.expect("a tree")
 }
 

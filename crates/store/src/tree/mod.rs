@@ -3,6 +3,7 @@
 mod adopt;
 mod alike;
 mod attributes;
+mod besides;
 mod doubted;
 mod doubts;
 mod file;
