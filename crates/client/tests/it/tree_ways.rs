@@ -2,11 +2,14 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
 use crate::served::runtime;
 use crate::tree_files::write;
 use crate::tree_puts::{done, put, serve_by, to_t};
-use wellspring_client::PutTreeOptions;
+use crate::trees::{client, everything, serve};
+use wellspring_client::store::{Existing, StoreError};
+use wellspring_client::{FetchError, PutTreeOptions, TreeChange, TreeError};
 use wellspring_testkit::random_bytes;
 
 #[test]
@@ -59,4 +62,40 @@ fn a_link_stays_until_the_large_file_that_takes_its_place_is_there() {
     assert!(!to.join("large").is_symlink());
     assert!(std::fs::read(to.join("large")).expect("read") == large);
     assert_eq!(std::fs::read(to.join("other")).expect("read"), b"other");
+}
+
+#[test]
+fn what_somebody_makes_while_a_tree_is_fetched_is_replaced_only_if_that_is_asked_for() {
+    let served = tempfile::tempdir().expect("dir");
+    std::fs::create_dir(served.path().join("d")).expect("made");
+    write(served.path(), "x", b"x");
+    runtime().block_on(async {
+        let (_server, host) = serve(served.path()).await;
+        for len in [10, 3_000_000] {
+            let theirs = random_bytes(len, 1);
+            write(served.path(), "y", &theirs);
+            for existing in [Existing::Keep, Existing::Replace] {
+                let home = tempfile::tempdir().expect("dir");
+                let here = home.path().to_owned();
+                let hear = Arc::new(move |change| {
+                    // What is here was looked at before.
+                    if change == TreeChange::Made("d".to_owned()) {
+                        write(&here, "y", b"mine");
+                    }
+                });
+                let options = everything().existing(existing);
+                let hosts = [host.clone()];
+                let fetched = client().fetch_tree(&hosts, &options, home.path(), hear).await;
+                let y = std::fs::read(home.path().join("y")).expect("read");
+                match (existing, fetched) {
+                    (Existing::Replace, Ok(_)) => assert!(y == theirs),
+                    (
+                        Existing::Keep,
+                        Err(TreeError::Fetch(FetchError::Store(StoreError::Exists(_)))),
+                    ) => assert_eq!(y, b"mine"),
+                    (_, fetched) => panic!("{existing:?}: {fetched:?}"),
+                }
+            }
+        }
+    });
 }
