@@ -47,8 +47,18 @@ impl Client {
         let packs = Mutex::new(plan.packs.iter().cloned().collect());
         let progress = Progress::new(plan.len, &options.updates);
         let client = self;
-        let transfer =
-            Transfer { client, hosts, options, plan, target, packs, progress, hear, moved, resumed };
+        let transfer = Transfer {
+            client,
+            hosts,
+            options,
+            plan,
+            target,
+            packs,
+            progress,
+            hear,
+            moved,
+            resumed,
+        };
         let lane = |lane| transfer.lane(lane);
         const { assert!(LANES == 4) }
         tokio::try_join!(lane(0), lane(1), lane(2), lane(3)).map(|_| ())
