@@ -293,6 +293,16 @@ fn kind_of(directory: &OwnedFd, name: &CStr, listed: FileType) -> FileType {
     found.map_or(listed, |found| FileType::from_raw_mode(found.st_mode))
 }
 
+/// Whether a part file of that name can be taken up.
+pub(crate) fn is_left_to_take_up(name: &str) -> bool {
+    is_kept_part(name, None)
+}
+
+/// Locks a part file as long as the result is kept, if nobody works on it.
+pub(crate) fn lock_left(directory: &OwnedFd, name: &str) -> Option<File> {
+    lock_stale(&SystemDisk, directory, name).map(|(file, _)| file)
+}
+
 /// Opens and locks a part file, if nobody works on it.
 fn lock_stale(disk: &dyn Disk, directory: &OwnedFd, name: &str) -> Option<(File, Metadata)> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;

@@ -8,6 +8,7 @@ mod doubted;
 mod doubts;
 mod file;
 mod filter;
+mod leftovers;
 mod listed;
 mod lost;
 #[cfg(target_os = "linux")]
