@@ -16,7 +16,7 @@ use wellspring_net::store::{Cleaned, clean};
 /// and the same fetch goes on from there. A put leaves such files at its receivers, a fetch of a range that is killed a file that
 /// nothing goes on from (.wellspring-RANDOM.part). A directory that was to be swapped (--atomic) is beside the old one
 /// (.NAME.wellspring-next), and the next such transfer goes on with it. What a running transfer writes to is left alone,
-/// and symbolic links are not followed.
+/// and symbolic links are not followed. If there is too much to look at all of it, the exit status is not 0.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -34,15 +34,16 @@ pub struct CleanArgs {
 pub fn run(args: &CleanArgs, quiet: bool) -> Result<(), Failed> {
     let shown = args.directory.display().to_string();
     let failed = |error| Failed::system(shown.clone(), &error);
-    let Cleaned { removed, bytes: of_files } = clean(&args.directory).map_err(failed)?;
-    let Cleaned { removed: trees, bytes: of_trees } =
-        clean_trees(&args.directory).map_err(failed)?;
-    let freed = of_files + of_trees;
+    let Cleaned { removed, bytes: of_files, is_cut } = clean(&args.directory).map_err(failed)?;
+    let of_trees = clean_trees(&args.directory).map_err(failed)?;
+    let (trees, is_cut) = (of_trees.removed, is_cut || of_trees.is_cut);
+    let freed = of_files + of_trees.bytes;
     if args.json {
         let object = json!({
             "part_files_removed": removed,
             "unfinished_trees_removed": trees,
             "bytes_freed": freed,
+            "looked_at_all": !is_cut,
         });
         writeln!(Stdout, "{object}")?;
     } else if !quiet {
@@ -52,6 +53,13 @@ pub fn run(args: &CleanArgs, quiet: bool) -> Result<(), Failed> {
             trees => format!(" and {}", counted(trees as u64, "unfinished tree")),
         };
         writeln!(Stdout, "{files}{trees} removed, {} freed", bytes(freed))?;
+    }
+    if is_cut {
+        let text = format!(
+            "{shown}: not all of it was looked at: it has more than 1,000,000 entries, or \
+             directories more than 32 deep"
+        );
+        return Err(Failed::other(text).hint("Clean the directories in it one by one."));
     }
     Ok(())
 }

@@ -145,7 +145,7 @@ impl Handler {
             taking.shown = step.shown();
         }
         if let Some(TreeStep::File { existing, .. }) = &step {
-            taking.existing = *existing;
+            (taking.existing, taking.is_of_tree) = (*existing, true);
         }
         if resume && self.waits_for_rival(&taking) {
             return Ok(Outcome::Pending { done: 0, total: offer.size });
@@ -220,6 +220,10 @@ impl Handler {
     fn part_for(&self, taking: &Taking, resume: bool) -> Result<PartFile, StoreError> {
         let Taking { name, size, digest, existing, .. } = taking;
         let make = || match resume {
+            _ if taking.is_of_tree => {
+                let part = self.store.begin_of_tree(name, (*size, *digest, *existing), resume);
+                part.map(|part| if resume { part } else { part.of_verified() })
+            }
             true => self.store.resume(name, *size, *digest, *existing),
             false => self.store.create(name, *size, *digest, *existing).map(PartFile::of_verified),
         };

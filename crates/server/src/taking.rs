@@ -31,6 +31,8 @@ pub(super) struct Taking {
     pub(super) digest: Digest,
     pub(super) group: Option<SocketAddr>,
     pub(super) existing: Existing,
+    /// It is a file of a tree, and may come in the place of what is no object.
+    pub(super) is_of_tree: bool,
     pub(super) initial_window: u8,
     pub(super) timeout_ms: u32,
     /// What the operator is told that it is, if that is told.
@@ -47,6 +49,7 @@ impl Taking {
             digest: Digest(offer.digest),
             group: offer.group,
             existing: if offer.overwrite { Existing::Replace } else { Existing::Keep },
+            is_of_tree: false,
             initial_window: offer.geometry.initial_window,
             timeout_ms: offer.timeout_ms,
             shown: Some(offer.name.to_string()),

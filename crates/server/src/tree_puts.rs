@@ -148,10 +148,11 @@ impl Handler {
             // What comes now is not.
             target.begin()?;
         }
-        if *existing == Existing::Replace {
-            target.make_way(&file.path).map_err(|error| at(&file.path, error))?;
+        // What has the name stays until all bytes are there. A directory with something in it stays for good.
+        match target.has_besides(&file.path, |_| false).map_err(|error| at(&file.path, error))? {
+            true => Err(StoreError::Exists(file.path.clone())),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Carries out a step whose bytes are there, or were in their place already.
@@ -173,14 +174,17 @@ impl Handler {
             }
             // Somebody else's file of the same bytes.
             TreeStep::File { existing: Existing::Keep, .. } if part.is_none() => {}
-            TreeStep::File { tree, file, .. } => {
+            TreeStep::File { tree, file, existing } => {
                 let (root, _stays) = self.open_place(tree)?;
+                let mut target = TreeTarget::of(root);
                 if let Some(part) = part {
+                    if *existing == Existing::Replace {
+                        target.make_way(&file.path).map_err(|error| at(&file.path, error))?;
+                    }
                     let modified = file.meta.modified.to_system();
                     let modified = modified.ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
                     part.commit_as(file.meta.mode, modified)?;
                 }
-                let mut target = TreeTarget::of(root);
                 let set = target.set(&file.path, &file.meta);
                 set.map_err(|error| at(&file.path, error))?;
             }
@@ -198,11 +202,19 @@ impl Handler {
                 };
                 let (root, _stays) = self.open_place(tree)?;
                 let mut target = TreeTarget::of(root);
+                let known: BTreeSet<&str> = surplus.iter().map(String::as_str).collect();
+                for path in &cleared {
+                    // What is hidden here keeps its directory, and all else in it.
+                    let known = |inner: &str| known.contains(inner);
+                    if target.has_besides(path, known).map_err(|error| at(path, error))? {
+                        return Err(StoreError::Exists((*path).to_owned()));
+                    }
+                }
                 for path in surplus.iter().rev().filter(|path| is_in_one(path)) {
                     target.remove_one(path).map_err(|error| at(path, error))?;
                 }
                 for path in cleared {
-                    // What is hidden here keeps its directory.
+                    // Something may have come into it in this moment.
                     if !target.remove_one(path).map_err(|error| at(path, error))? {
                         return Err(StoreError::Exists(path.to_owned()));
                     }

@@ -160,10 +160,14 @@ pub(super) fn run(args: &EncodeArgs, quiet: bool) -> Result<(), Failed> {
         bar.inc(1);
     }
     check_end(&args.input, &mut input, len)?;
-    output.finish()?;
     let digest = Digest(*hasher.finalize().as_bytes());
     let mut digest_output = Target::create(&digest_path, args.force, &metadata)?;
     digest_output.write(digest_file::line(&digest, &args.input).as_bytes())?;
+    if args.force {
+        // Whatever ends this call, the new object never stands beside the old one's digest.
+        target::remove(&digest_path)?;
+    }
+    output.finish()?;
     digest_output.finish()?;
     bar.finish_and_clear();
     if !quiet {

@@ -67,6 +67,14 @@ impl Target {
     }
 }
 
+/// Removes a file that is about to be replaced, if it is there.
+pub(super) fn remove(path: &Path) -> Result<(), Failed> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(file_error(path, &error)),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a target whose replacement would lose data, or is not asked for.
 pub(super) fn check(path: &Path, force: bool, input: &Metadata) -> Result<(), Failed> {
     let shown = path.display();

@@ -11,7 +11,7 @@ use wellspring_client::{
     TreeOptions, Updates,
 };
 use wellspring_console::exit::Failed;
-use wellspring_net::store::{Existing, ObjectName};
+use wellspring_net::store::{Existing, ObjectName, StoreError};
 
 use crate::transfer::{Location, Source};
 
@@ -40,6 +40,8 @@ struct Heard {
     became: Became,
     /// What had the right length and time, and was not moved.
     kept: BTreeSet<String>,
+    /// What was put in place.
+    moved: BTreeSet<String>,
 }
 
 impl Heard {
@@ -91,6 +93,8 @@ pub(super) struct Destination {
     pub(super) client: Client,
     pub(super) directory: PathBuf,
     pub(super) cut: Cut,
+    /// What becomes of files that others have put there.
+    pub(super) existing: Existing,
 }
 
 /// Fetches all groups, many at a time; gives each with what became of its objects.
@@ -137,25 +141,29 @@ pub(super) fn in_a_line(error: &impl std::error::Error) -> String {
 
 impl Group {
     /// By the directory's listing, with small objects in packs; one by one where hosts differ in what else they have
-    /// there, or in its times.
+    /// there, or in its times, or where somebody has made a file here meanwhile.
     async fn fetch(&self, into: &Arc<Destination>, updates: Updates) -> Fetched {
-        let (fetched, kept) = self.fetch_together(into, updates.clone()).await;
+        let (fetched, kept, moved) = self.fetch_together(into, updates.clone()).await;
         match &fetched.error {
-            Some(TreeError::Disagreement(_) | TreeError::Fetch(FetchError::Differ { .. })) => {
-                self.fetch_singly(into, &self.names, updates).await
-            }
+            Some(
+                TreeError::Disagreement(_)
+                | TreeError::Fetch(
+                    FetchError::Differ { .. } | FetchError::Store(StoreError::Exists(_)),
+                ),
+            ) => self.fetch_singly(into, (&self.names, &moved), updates).await,
             _ => self.mend_kept(into, kept, fetched).await,
         }
     }
 
-    /// Gives what was kept for its length and time, too.
+    /// Gives what was kept for its length and time, and what was put in place, too.
     async fn fetch_together(
         &self,
         into: &Destination,
         updates: Updates,
-    ) -> (Fetched, BTreeSet<String>) {
+    ) -> (Fetched, BTreeSet<String>, BTreeSet<String>) {
         let options = TreeOptions::new(self.directory.clone())
             .level(true)
+            .existing(into.existing)
             .filter(filter(self))
             .cut(into.cut)
             .updates(updates);
@@ -164,13 +172,13 @@ impl Group {
         let hear = Arc::new(move |change: TreeChange| note(&noted, change));
         let report = into.client.fetch_tree(&self.hosts, &options, &into.directory, hear).await;
         let heard = std::mem::take(&mut *heard.lock().unwrap_or_else(PoisonError::into_inner));
-        let Heard { became, kept } = heard;
+        let Heard { became, kept, moved } = heard;
         match report {
             Ok(report) => {
                 let (files, bytes) = (report.fetched_files, report.fetched_bytes);
-                (Fetched { became, files, bytes, error: None }, kept)
+                (Fetched { became, files, bytes, error: None }, kept, moved)
             }
-            Err(error) => (Fetched::ended_by(error, became), BTreeSet::new()),
+            Err(error) => (Fetched::ended_by(error, became), BTreeSet::new(), moved),
         }
     }
 
@@ -194,22 +202,23 @@ impl Group {
                 Err(error) => fetched.fail(name, error),
             }
         }
-        fetched.add(self.fetch_singly(into, &wrong, Updates::default()).await);
+        let none = BTreeSet::new();
+        fetched.add(self.fetch_singly(into, (&wrong, &none), Updates::default()).await);
         fetched
     }
 
+    /// Fetches each by itself; what this call has `moved` before is replaced in any case.
     async fn fetch_singly(
         &self,
         into: &Arc<Destination>,
-        names: &BTreeSet<String>,
+        (names, moved): (&BTreeSet<String>, &BTreeSet<String>),
         updates: Updates,
     ) -> Fetched {
         let mut fetched = Fetched::default();
         let parts = updates.parts(names.len());
         let fetches = names.iter().zip(parts).map(|(name, updates)| {
             let options = FetchOptions::new(self.name_of(name)).cut(into.cut).updates(updates);
-            // What was there before was asked about, or was not there.
-            let existing = Existing::Replace;
+            let existing = if moved.contains(name) { Existing::Replace } else { into.existing };
             let target = Target::File { path: into.directory.join(name), existing };
             let (into, hosts) = (Arc::clone(into), self.hosts.clone());
             async move { into.client.fetch(&hosts, &options, target).await }
@@ -279,6 +288,7 @@ fn note(heard: &Mutex<Heard>, change: TreeChange) {
     match change {
         TreeChange::Fetched(path, _) => {
             heard.kept.remove(&path);
+            heard.moved.insert(path.clone());
             heard.became.insert(path, None);
         }
         // A file that is made is one of which the mode alone was another.

@@ -12,6 +12,7 @@ use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Report, Stderr};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
+use wellspring_net::store::Existing;
 
 use crate::exit;
 use crate::keys::KeyArgs;
@@ -97,7 +98,8 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     let mut outcome = Outcome::default();
     let mut first_error = None;
     let cut = args.cut.for_scdp()?;
-    let into = Destination { client, directory: directory.to_owned(), cut };
+    let existing = if args.force { Existing::Replace } else { Existing::Keep };
+    let into = Destination { client, directory: directory.to_owned(), cut, existing };
     let fetches = fetch_all(into, groups, display.updates());
     let interrupted = |_| {
         let text = "interrupted; run it again with --force to fetch what is missing";

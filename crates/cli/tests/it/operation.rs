@@ -5,7 +5,9 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
-use crate::support::{Place, Server, Transfer, object_at, program, random_bytes, run, text};
+use crate::support::{
+    Place, Server, Transfer, object_at, output, program, random_bytes, run, shown, text,
+};
 use rustix::process::Signal;
 
 /// The status and the body that a server of metrics answers.
@@ -357,4 +359,17 @@ fn mistakes_beside_the_command_line_say_where_they_stand() {
     fails("", ("WELLSPRING_SERVE_RATE", "fast"), &["fast", "WELLSPRING_SERVE_RATE"]);
     fails("allow-overwrite = true", none, &["--allow-overwrite needs --allow-put"]);
     fails("max-puts = ", none, &["wellspring.toml", "line"]);
+}
+
+#[test]
+fn a_directory_that_is_too_deep_to_be_looked_at_as_a_whole_is_not_said_to_be_clean() {
+    let place = Place::new();
+    let dir = place.dir("dir");
+    std::fs::create_dir_all(dir.join(["d"; 34].join("/"))).expect("made");
+    let cut = output(&["clean", text(&dir), "--json"]);
+    assert!(!cut.status.success(), "{cut:?}");
+    assert!(shown(&cut.stdout).contains("\"looked_at_all\":false"), "{cut:?}");
+    assert!(shown(&cut.stderr).contains("one by one"), "{cut:?}");
+    let all = output(&["clean", text(&dir.join("d/d")), "--json"]);
+    assert!(all.status.success() && shown(&all.stdout).contains(":true"), "{all:?}");
 }

@@ -115,6 +115,25 @@ fn many_objects_come_by_one_call_and_those_that_are_missing_are_named() {
 }
 
 #[test]
+fn of_several_objects_one_that_somebody_makes_meanwhile_is_not_replaced() {
+    let place = Place::new();
+    let (served, to) = (place.dir("served"), place.dir("here"));
+    for (seed, name) in ["x", "y"].into_iter().enumerate() {
+        write(&served, name, &random_bytes(2_000_000, seed as u64));
+    }
+    let server = place.serve(&served, &["--inject-send-rate", "8M"]);
+    let [x, y] = ["x", "y"].map(|name| format!("{}/{name}", server.address));
+    let running = Transfer::start(&["get", &x, &y, "-o", text(&to)]);
+    running.wait_for_part(0.01);
+    write(&to, "y", b"mine");
+    let ended = running.end();
+    assert_eq!((ended.code, &ended.summary["objects_failed"]), (Some(8), &1.into()), "{ended:?}");
+    assert!(ended.text.contains("y exists"), "{}", ended.text);
+    assert_eq!(std::fs::read(to.join("y")).expect("read"), b"mine");
+    assert!(std::fs::read(to.join("x")).expect("read") == random_bytes(2_000_000, 0));
+}
+
+#[test]
 fn objects_in_place_whose_bytes_alone_are_wrong_are_replaced_by_force() {
     let place = Place::new();
     let (served, to) = (place.dir("served"), place.path("here"));

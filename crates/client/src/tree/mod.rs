@@ -3,6 +3,7 @@
 mod disagreement;
 mod error;
 mod gather;
+mod moved;
 mod options;
 mod progress;
 mod put_report;
@@ -11,8 +12,8 @@ mod unfinished;
 mod upload;
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::{Client, Target};
@@ -23,6 +24,7 @@ use crate::store::tree::{NextTree, Plan};
 pub use crate::store::tree::{LinksOut, Swapped, TreeChange, TreeFilter, TreeListing};
 pub use error::{TreeDisagreement, TreeError};
 use gather::{Gather, collected};
+use moved::Moved;
 pub use options::{TreeOptions, TreeReport};
 pub use put_report::{PutTreeOptions, PutTreeReport, TreeReceiver};
 use unfinished::Unfinished;
@@ -97,12 +99,11 @@ impl Client {
     ) -> Result<(TreeReport, TreeListing), TreeError> {
         let began = Instant::now();
         let mut report = TreeReport::default();
-        let (fetched, resumed) = (Arc::new(Mutex::new((0, 0))), AtomicU64::new(0));
-        let (count, told) = (Arc::clone(&fetched), hear);
+        let (moved, resumed) = (Arc::new(Moved::default()), AtomicU64::new(0));
+        let (noted, told, existing) = (Arc::clone(&moved), hear, options.existing);
         let hear: Arc<dyn Fn(TreeChange) + Send + Sync> = Arc::new(move |change| {
-            if let TreeChange::Fetched(_, len) = &change {
-                let mut fetched = count.lock().unwrap_or_else(PoisonError::into_inner);
-                *fetched = (fetched.0 + 1, fetched.1 + len);
+            if let TreeChange::Fetched(path, len) = &change {
+                noted.note(path, *len, existing);
             }
             told(change);
         });
@@ -119,11 +120,10 @@ impl Client {
             let of_listing = listing.clone();
             let plan = Plan::make(&options.plan(), listing, directory, Arc::clone(&hear));
             let plan = Unfinished::new(blocking(plan).await??);
-            let round = self.move_files(hosts, options, &plan, (&hear, &resumed)).await;
+            let round = self.move_files(hosts, options, &plan, (&hear, &moved, &resumed)).await;
             report.add(&plan);
             report.resumed_bytes = resumed.load(Ordering::Relaxed);
-            (report.fetched_files, report.fetched_bytes) =
-                *fetched.lock().unwrap_or_else(PoisonError::into_inner);
+            (report.fetched_files, report.fetched_bytes) = moved.counts();
             let round = match round {
                 Ok(()) => {
                     if let Some(next) = next {

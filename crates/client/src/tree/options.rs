@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::{Cut, FetchOptions, Updates};
 use crate::store::tree::listing::{Keeps, Selection, SkipReason, TreeName, TreePart};
 use crate::store::tree::{Plan, PlanOptions, Swapped, TreeFilter};
-use crate::store::{Digest, ObjectName};
+use crate::store::{Digest, Existing, ObjectName};
 use wellspring_driver::setters;
 
 /// Which tree is fetched, and how.
@@ -16,6 +16,11 @@ pub struct TreeOptions {
     pub directory: Option<ObjectName>,
     /// The files of the directory alone, without those in its directories.
     pub level: bool,
+    /// What becomes of files here that have other bytes: [`Existing::Keep`] ends the fetch with [`Exists`] where that is not
+    /// a file that the same fetch has put there.
+    ///
+    /// [`Exists`]: crate::store::StoreError::Exists
+    pub existing: Existing,
     /// Remove what the tree does not have.
     pub delete: bool,
     /// Let the tree grow beside the directory, and swap both when all of it is there.
@@ -38,6 +43,7 @@ setters! {
     TreeOptions {
         directory: Option<ObjectName>,
         level: bool,
+        existing: Existing,
         delete: bool,
         atomic: bool,
         dry_run: bool,
@@ -55,6 +61,7 @@ impl TreeOptions {
         TreeOptions {
             directory,
             level: false,
+            existing: Existing::Replace,
             delete: false,
             atomic: false,
             dry_run: false,
@@ -70,6 +77,7 @@ impl TreeOptions {
     pub(super) fn plan(&self) -> PlanOptions {
         PlanOptions {
             deep: !self.level,
+            existing: self.existing,
             delete: self.delete,
             dry_run: self.dry_run,
             checksum: self.checksum,

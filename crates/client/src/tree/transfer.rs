@@ -8,14 +8,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::replicas::{Late, find};
 use super::super::{Client, FetchError, Target, Updates};
 use super::error::TreeError;
+use super::moved::Moved;
 use super::options::TreeOptions;
 use super::progress::{LANES, Progress};
 use crate::Host;
+use crate::driver::Failure;
 use crate::store::tree::listing::TreePart;
 use crate::store::tree::{
     MAX_PACK_LEN, Pack, Plan, PlanError, TreeChange, TreeTarget, Unpack, Wanted, path_of,
 };
-use crate::store::{Digest, Existing, Fingerprint, HashProgress, hash_file};
+use crate::store::{Digest, Existing, Fingerprint, HashProgress, StoreError, hash_file};
 
 /// Fetches of a tree's parts under way.
 struct Transfer<'a> {
@@ -27,6 +29,7 @@ struct Transfer<'a> {
     packs: Mutex<VecDeque<Pack>>,
     progress: Arc<Progress>,
     hear: &'a Arc<dyn Fn(TreeChange) + Send + Sync>,
+    moved: &'a Arc<Moved>,
     /// What of the files was here already \[bytes\].
     resumed: &'a AtomicU64,
 }
@@ -38,14 +41,24 @@ impl Client {
         hosts: &[Host],
         options: &TreeOptions,
         plan: &Plan,
-        (hear, resumed): (&Arc<dyn Fn(TreeChange) + Send + Sync>, &AtomicU64),
+        (hear, moved, resumed): (&Arc<dyn Fn(TreeChange) + Send + Sync>, &Arc<Moved>, &AtomicU64),
     ) -> Result<(), TreeError> {
         let Some(target) = plan.target() else { return Ok(()) };
         let packs = Mutex::new(plan.packs.iter().cloned().collect());
         let progress = Progress::new(plan.len, &options.updates);
         let client = self;
-        let transfer =
-            Transfer { client, hosts, options, plan, target, packs, progress, hear, resumed };
+        let transfer = Transfer {
+            client,
+            hosts,
+            options,
+            plan,
+            target,
+            packs,
+            progress,
+            hear,
+            moved,
+            resumed,
+        };
         let lane = |lane| transfer.lane(lane);
         const { assert!(LANES == 4) }
         tokio::try_join!(lane(0), lane(1), lane(2), lane(3)).map(|_| ())
@@ -87,10 +100,18 @@ impl Transfer<'_> {
         let unpack = Unpack::new(self.target.clone(), wanted, move |file| {
             hear(TreeChange::Fetched(file.path.clone(), file.size));
         });
+        let moved = Arc::clone(self.moved);
+        let unpack = unpack.over(self.options.existing, move |path| moved.is_ours(path));
         let options = self.options.fetch(self.name(pack), MAX_PACK_LEN, updates);
         let target = Target::Writer(Box::new(unpack));
-        self.client.fetch(self.hosts, &options, target).await?;
-        Ok(())
+        match self.client.fetch(self.hosts, &options, target).await {
+            Err(FetchError::Write(error) | FetchError::Session(Failure::Write(error)))
+                if error.kind() == io::ErrorKind::AlreadyExists =>
+            {
+                Err(FetchError::Store(StoreError::Exists(error.to_string())).into())
+            }
+            fetched => Ok(fetched.map(|_| ())?),
+        }
     }
 
     async fn file(&self, pack: &Pack, file: Wanted, updates: Updates) -> Result<(), TreeError> {
@@ -105,7 +126,11 @@ impl Transfer<'_> {
             let directory = target.directory_of(&file.path).map_err(placed(file.path.clone()))?;
             let file_name = file.path.rsplit('/').next().unwrap_or(&file.path);
             let path = path_of(&directory).map_err(placed(file.path.clone()))?.join(file_name);
-            let to = Target::File { path, existing: Existing::Replace };
+            let existing = match is_in_doubt || self.moved.is_ours(&file.path) {
+                true => Existing::Replace,
+                false => self.options.existing,
+            };
+            let to = Target::File { path, existing };
             let mut options = self.options.fetch(name, file.size, updates);
             // Whoever stops the fetch then may not be the one to set them.
             let modified = file.meta.modified.to_system().ok_or(io::ErrorKind::InvalidInput);
@@ -113,7 +138,7 @@ impl Transfer<'_> {
             options.given = Some((file.meta.mode, modified));
             let fetched = self.client.fetch(self.hosts, &options, to).await;
             let fetched = fetched.map_err(|error| match error {
-                FetchError::Store(crate::store::StoreError::Io(error)) => {
+                FetchError::Store(StoreError::Io(error)) => {
                     TreeError::Plan(PlanError::Place(file.path.clone(), error))
                 }
                 error => error.into(),

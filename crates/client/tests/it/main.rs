@@ -33,6 +33,7 @@ mod soak;
 mod tree_files;
 mod tree_moments;
 mod tree_puts;
+mod tree_ways;
 mod trees;
 mod verified;
 mod verified_nodes;

@@ -23,7 +23,7 @@ fn address() -> SocketAddr {
     LOOPBACK.parse().expect("address")
 }
 
-async fn serve_by(directory: &Path, set: impl FnOnce(&mut ServerConfig)) -> (Server, Host) {
+pub async fn serve_by(directory: &Path, set: impl FnOnce(&mut ServerConfig)) -> (Server, Host) {
     let mut config = ServerConfig::new(address(), directory.to_owned());
     config.allow_put = true;
     config.interface = "127.0.0.1".parse().ok();
@@ -51,7 +51,7 @@ pub fn to_t() -> TreeOptions {
     TreeOptions::new(Some("t".parse().expect("a name")))
 }
 
-async fn put(
+pub async fn put(
     from: &Path,
     hosts: &[Host],
     options: &PutTreeOptions,

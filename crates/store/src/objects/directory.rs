@@ -150,7 +150,7 @@ impl Store {
         digest: Digest,
         existing: Existing,
     ) -> Result<PartFile, StoreError> {
-        self.create_part(name, (size, digest, existing), |_| 0)
+        self.create_part(name, (size, digest, existing), false, |_| 0)
     }
 
     /// As [`create`](Self::create), and takes up what an earlier part file of the same object has; the new one
@@ -166,16 +166,46 @@ impl Store {
         digest: Digest,
         existing: Existing,
     ) -> Result<PartFile, StoreError> {
-        let there = |parent: &OwnedFd| PartFile::left_in(parent, name.file_name(), digest);
-        let part = self.create_part(name, (size, digest, existing), there)?;
+        self.resume_part(name, (size, digest, existing), false)
+    }
+
+    /// As [`create`](Self::create), or if `resume` as [`resume`](Self::resume), for a file of a tree, which may be put in
+    /// the place of anything but a directory that is not empty: whoever commits it
+    /// [makes way](crate::tree::TreeTarget::make_way) before.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create).
+    pub fn begin_of_tree(
+        &self,
+        name: &ObjectName,
+        object: (u64, Digest, Existing),
+        resume: bool,
+    ) -> Result<PartFile, StoreError> {
+        let takes_any = object.2 == Existing::Replace;
+        match resume {
+            true => self.resume_part(name, object, takes_any),
+            false => self.create_part(name, object, takes_any, |_| 0),
+        }
+    }
+
+    fn resume_part(
+        &self,
+        name: &ObjectName,
+        object: (u64, Digest, Existing),
+        takes_any: bool,
+    ) -> Result<PartFile, StoreError> {
+        let there = |parent: &OwnedFd| PartFile::left_in(parent, name.file_name(), object.1);
+        let part = self.create_part(name, object, takes_any, there)?;
         part.take_up(Some(Arc::clone(&self.memory)))
     }
 
-    /// Makes a part file; `there` tells how much of the object its directory has already \[bytes\].
+    /// Makes a part file, of an object that `takes_any` place, or that of another object; `there` tells how much of the
+    /// object its directory has already \[bytes\].
     fn create_part(
         &self,
         name: &ObjectName,
         object: (u64, Digest, Existing),
+        takes_any: bool,
         there: impl Fn(&OwnedFd) -> u64,
     ) -> Result<PartFile, StoreError> {
         let (size, _, existing) = object;
@@ -184,7 +214,9 @@ impl Store {
                 Err(StoreError::NoParent(_)) => continue,
                 opened => opened?,
             };
-            beneath::check_target(&parent, name, existing == Existing::Replace)?;
+            if !takes_any {
+                beneath::check_target(&parent, name, existing == Existing::Replace)?;
+            }
             let there = there(&parent);
             let reservation = self.reservations.reserve(size, there, &*self.disk, &parent)?;
             let disk = Arc::clone(&self.disk);

@@ -3,6 +3,7 @@
 //! Whoever writes a part file holds a lock on it (`flock`), which ends with the process, however
 //! that ends. A part file without a lock belongs to nobody.
 
+use std::ffi::CStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -105,6 +106,23 @@ pub struct Cleaned {
     pub removed: usize,
     /// What they took on the disk \[bytes\].
     pub bytes: u64,
+    /// Not all was looked at: there is too much, or it is too deep.
+    pub is_cut: bool,
+}
+
+/// How far a walk goes, and whether there was more.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Directories below the first, one in the other; none of them counts as more.
+    depth: usize,
+    /// Entries that may yet be looked at.
+    entries: usize,
+    is_cut: bool,
+}
+
+impl Bounds {
+    const DEEP: Bounds = Bounds { depth: MAX_DEPTH, entries: MAX_ENTRIES, is_cut: false };
+    const FLAT: Bounds = Bounds { depth: 0, ..Bounds::DEEP };
 }
 
 /// Bounds on part files that could be taken up and that nobody works on.
@@ -141,7 +159,7 @@ pub(super) fn trim(
     wanted: u64,
 ) -> Cleaned {
     let mut found = Vec::new();
-    visit(root, MAX_DEPTH, &mut 0, &mut |directory, name, _| {
+    visit_below(root, &mut |directory, name, _| {
         if is_kept_part(name, None)
             && found.len() < MAX_LEFT
             && let Some((_lock, meta)) = lock_stale(disk, directory, name)
@@ -152,7 +170,7 @@ pub(super) fn trim(
     });
     let Some(cutoff) = cutoff(&mut found, limits, now, wanted) else { return Cleaned::default() };
     let mut cleaned = Cleaned::default();
-    visit(root, MAX_DEPTH, &mut 0, &mut |directory, name, _| {
+    visit_below(root, &mut |directory, name, _| {
         let changed = |meta: &Metadata| meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
         if is_kept_part(name, None)
             && let Some((_lock, meta)) = lock_stale(disk, directory, name)
@@ -203,8 +221,13 @@ pub(super) fn sweep(
 ) -> io::Result<Cleaned> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let root = rustix::fs::open(directory, flags, Mode::empty())?;
+    let bounds = if deep { Bounds::DEEP } else { Bounds::FLAT };
+    Ok(sweep_within(disk, &root, bounds, stale))
+}
+
+fn sweep_within(disk: &dyn Disk, root: &OwnedFd, mut bounds: Bounds, stale: Stale<'_>) -> Cleaned {
     let mut cleaned = Cleaned::default();
-    visit(&root, if deep { MAX_DEPTH } else { 0 }, &mut 0, &mut |directory, name, _| {
+    visit(root, 0, &mut bounds, &mut |directory, name, _| {
         if is_part_file(name)
             && stale.is_one(name)
             && let Some((_lock, meta)) = lock_stale(disk, directory, name)
@@ -212,40 +235,72 @@ pub(super) fn sweep(
             cleaned.remove(disk, directory, name, &meta);
         }
     });
-    Ok(cleaned)
+    cleaned.is_cut = bounds.is_cut;
+    cleaned
 }
 
-/// Looks at all that is in a directory and below it, within bounds; symbolic links are not followed.
-pub(crate) fn visit_below(root: &OwnedFd, look: &mut dyn FnMut(&OwnedFd, &str, FileType)) {
-    visit(root, MAX_DEPTH, &mut 0, look);
+/// Looks at all that is in a directory and below it, within bounds; symbolic links are not followed. Returns whether there
+/// is more. What has a name that is not UTF-8 is not shown, but if it is a directory what is in it is.
+pub(crate) fn visit_below(root: &OwnedFd, look: &mut dyn FnMut(&OwnedFd, &str, FileType)) -> bool {
+    let mut bounds = Bounds::DEEP;
+    visit(root, 0, &mut bounds, look);
+    bounds.is_cut
 }
 
-/// Looks at all that is in a directory and `depth` levels below.
+/// Looks at all that is in a directory, which is so many levels below the first, and below it.
 fn visit(
     directory: &OwnedFd,
-    depth: usize,
-    entries: &mut usize,
+    level: usize,
+    bounds: &mut Bounds,
     look: &mut dyn FnMut(&OwnedFd, &str, FileType),
 ) {
     let Ok(listed) = Dir::read_from(directory) else { return };
     for entry in listed {
         let Ok(entry) = entry else { return };
-        *entries += 1;
-        if *entries > MAX_ENTRIES {
-            return;
-        }
-        let Ok(name) = entry.file_name().to_str() else { continue };
-        if matches!(name, "." | "..") {
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        look(directory, name, entry.file_type());
-        if depth > 0 && matches!(entry.file_type(), FileType::Directory) {
-            let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
-            if let Ok(inner) = openat(directory, name, flags, Mode::empty()) {
-                visit(&inner, depth - 1, entries, look);
-            }
+        if bounds.entries == 0 {
+            bounds.is_cut = true;
+            return;
+        }
+        bounds.entries -= 1;
+        let kind = kind_of(directory, name, entry.file_type());
+        if let Ok(name) = name.to_str() {
+            look(directory, name, kind);
+        }
+        if bounds.depth == 0 || kind != FileType::Directory {
+            continue;
+        }
+        if level == bounds.depth {
+            bounds.is_cut = true;
+            continue;
+        }
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
+        if let Ok(inner) = openat(directory, name, flags, Mode::empty()) {
+            visit(&inner, level + 1, bounds, look);
         }
     }
+}
+
+/// What an entry of a directory is; `listed` is what the directory says, which not every file system knows.
+fn kind_of(directory: &OwnedFd, name: &CStr, listed: FileType) -> FileType {
+    if listed != FileType::Unknown {
+        return listed;
+    }
+    let found = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+    found.map_or(listed, |found| FileType::from_raw_mode(found.st_mode))
+}
+
+/// Whether a part file of that name can be taken up.
+pub(crate) fn is_left_to_take_up(name: &str) -> bool {
+    is_kept_part(name, None)
+}
+
+/// Locks a part file as long as the result is kept, if nobody works on it.
+pub(crate) fn lock_left(directory: &OwnedFd, name: &str) -> Option<File> {
+    lock_stale(&SystemDisk, directory, name).map(|(file, _)| file)
 }
 
 /// Opens and locks a part file, if nobody works on it.
@@ -317,6 +372,36 @@ mod tests {
         assert_eq!(cleaned.removed, 1);
         assert_eq!(paths.map(|path| path.exists()), [true, false, true, true]);
     }
+
+    #[test]
+    fn what_is_below_a_name_that_is_not_utf_8_is_cleaned_too_and_an_end_before_all_is_said() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let home = tempfile::tempdir().expect("temporary directory");
+        let odd = home.path().join(std::ffi::OsStr::from_bytes(b"\xff")).join("inner");
+        std::fs::create_dir_all(&odd).expect("directory");
+        let name = |number: u128| format!(".x.wellspring-{number:032x}.kept.part");
+        let write = || {
+            for number in 0..3 {
+                std::fs::write(odd.join(name(number)), [1; 5_000]).expect("written");
+            }
+        };
+        write();
+        let cleaned = clean(home.path()).expect("a directory");
+        assert_eq!((cleaned.removed, cleaned.is_cut), (3, false));
+        write();
+        let root = OwnedFd::from(File::open(home.path()).expect("open"));
+        let within = |bounds| sweep_within(&SystemDisk, &root, bounds, Stale::All);
+        let shallow = within(Bounds { depth: 1, ..Bounds::DEEP });
+        assert_eq!((shallow.removed, shallow.is_cut), (0, true));
+        // Two directories, and then a file.
+        let short = within(Bounds { entries: 3, ..Bounds::DEEP });
+        assert_eq!((short.removed, short.is_cut), (1, true));
+        let all = within(Bounds { entries: 4, ..Bounds::DEEP });
+        assert_eq!((all.removed, all.is_cut), (2, false));
+        assert!(!within(Bounds::FLAT).is_cut);
+    }
+
     #[test]
     fn what_a_killed_program_left_of_an_atomic_file_is_removed_and_one_being_written_is_not() {
         let home = tempfile::tempdir().expect("temporary directory");

@@ -3,10 +3,12 @@
 mod adopt;
 mod alike;
 mod attributes;
+mod besides;
 mod doubted;
 mod doubts;
 mod file;
 mod filter;
+mod leftovers;
 mod listed;
 mod lost;
 #[cfg(target_os = "linux")]

@@ -58,13 +58,15 @@ impl NextTree {
         let _one = tree.alone()?;
         tree.end_swap()?;
         movable::check(&tree.target, &tree.named("-unready"))?;
+        tree.end_inner_swaps()?;
         if !tree.next.exists() {
             tree.is_whole = tree.fill()?;
         }
+        tree.take_parts();
         Ok(tree)
     }
 
-    fn named_beside(target: &Path) -> io::Result<Self> {
+    pub(super) fn named_beside(target: &Path) -> io::Result<Self> {
         let target = match target.canonicalize() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => std::path::absolute(target)?,
             found => found?,
@@ -304,7 +306,7 @@ impl NextTree {
 
     /// Waits until nobody else makes or swaps trees in that directory; where directories cannot be locked there is no
     /// waiting.
-    fn alone(&self) -> io::Result<File> {
+    pub(super) fn alone(&self) -> io::Result<File> {
         let parent = self.target.parent().unwrap_or(&self.target);
         fs::create_dir_all(parent)?;
         let parent = File::open(parent)?;
@@ -313,7 +315,7 @@ impl NextTree {
     }
 
     /// Does what is left to do in a [swap](Self::swap), of this process or of one that was killed in it.
-    fn end_swap(&self) -> io::Result<()> {
+    pub(super) fn end_swap(&self) -> io::Result<()> {
         self.end_rescue()?;
         self.remove_old()
     }

@@ -7,7 +7,7 @@
 
 use std::cmp::Ordering;
 use std::fs::{self, File, Metadata};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -17,6 +17,9 @@ use wellspring_tree::{Cursor, order};
 
 use super::listed::Listed;
 use super::scan::{Scan, scan};
+
+/// Longest note \[bytes\].
+const MAX_LEN: u64 = 1 << 30;
 
 /// A note.
 #[derive(Debug)]
@@ -51,15 +54,31 @@ impl SwapNote {
             }
         }
         file.write_all(b"\0")?;
+        if file.stream_position()? > MAX_LEN {
+            fs::remove_file(at)?;
+            let text = "the names in the tree are too many to note";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
     }
 
     /// The note that is there, if it is whole.
     pub(super) fn read(at: &Path) -> io::Result<Option<SwapNote>> {
-        match fs::read(at) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            bytes => Ok(SwapNote::parse(&bytes?)),
+        SwapNote::read_within(at, MAX_LEN)
+    }
+
+    fn read_within(at: &Path, limit: u64) -> io::Result<Option<SwapNote>> {
+        let file = match File::open(at) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let mut bytes = Vec::new();
+        file.take(limit + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > limit {
+            let text = format!("{} is too long for a note of a swap: move it away", at.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
+        Ok(SwapNote::parse(&bytes))
     }
 
     fn parse(bytes: &[u8]) -> Option<SwapNote> {
@@ -130,4 +149,20 @@ fn paths(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 
 fn each(paths: &[u8]) -> impl Iterator<Item = &[u8]> {
     paths.split(|&byte| byte == 0).take_while(|path| !path.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_long_for_a_note_is_not_read_to_its_end() {
+        let home = tempfile::tempdir().expect("a directory");
+        let at = home.path().join("note");
+        assert!(SwapNote::read(&at).expect("none").is_none());
+        fs::write(&at, b"7\0a\0\0\0").expect("written");
+        assert_eq!(SwapNote::read_within(&at, 6).expect("read").expect("whole").inode, 7);
+        let error = SwapNote::read_within(&at, 5).expect_err("too long");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+    }
 }

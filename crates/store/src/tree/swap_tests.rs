@@ -288,3 +288,19 @@ fn who_has_put_what_in_a_served_directory_outlives_a_swap() {
         assert_eq!((place.left(), place.read("t/listed")), (vec!["t".to_owned()], "new".into()));
     }
 }
+
+#[test]
+fn a_swap_in_a_directory_that_is_swapped_itself_is_ended_before() {
+    let place = Place::new();
+    place.write("t/late", "late");
+    place.note();
+    place.exchange();
+    // All of it is in a directory of which another process makes a tree.
+    let outer = tempfile::tempdir().expect("a directory");
+    let a = outer.path().join("a");
+    fs::rename(place.home.path(), &a).expect("moved");
+    fs::create_dir(place.home.path()).expect("made");
+    NextTree::beside(&a).expect("a tree").swap(None).expect("swapped");
+    assert_eq!(fs::read_to_string(a.join("t/late")).expect("read"), "late");
+    assert_eq!(fs::read_to_string(a.join("t/listed")).expect("read"), "new");
+}

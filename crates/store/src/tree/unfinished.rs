@@ -18,7 +18,7 @@ pub fn clean_trees(directory: &Path) -> io::Result<Cleaned> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let root = rustix::fs::open(directory, flags, Mode::empty())?;
     let mut cleaned = Cleaned::default();
-    visit_below(&root, &mut |parent, name, kind| {
+    let is_cut = visit_below(&root, &mut |parent, name, kind| {
         if kind == FileType::Directory
             && let Some(of) = name_of_next(name)
             && let Ok(parent) = path_of(parent)
@@ -28,6 +28,7 @@ pub fn clean_trees(directory: &Path) -> io::Result<Cleaned> {
             cleaned.bytes += bytes;
         }
     });
+    cleaned.is_cut = is_cut;
     Ok(cleaned)
 }
 

@@ -25,6 +25,8 @@ pub struct Unpack {
     /// The file that is written, and what of it is missing \[bytes\]; no file if it is there already.
     open: Option<(Option<NewFile>, u64)>,
     existing: Existing,
+    /// Whether the file of that path is the caller's own, and is replaced whatever `existing` says.
+    is_ours: Box<dyn Fn(&str) -> bool + Send>,
     /// Files that are there already are left alone.
     keeps_same: bool,
     done: Box<dyn FnMut(&Wanted) + Send>,
@@ -38,8 +40,19 @@ impl Unpack {
         done: impl FnMut(&Wanted) + Send + 'static,
     ) -> Self {
         let (existing, keeps_same) = (Existing::Replace, false);
-        let files = files.into();
-        Unpack { target, files, open: None, existing, keeps_same, done: Box::new(done) }
+        let (files, is_ours) = (files.into(), Box::new(|_: &str| false));
+        Unpack { target, files, open: None, existing, is_ours, keeps_same, done: Box::new(done) }
+    }
+
+    /// The same, which replaces files only if `existing` says so, or if `is_ours` says that the caller has put them there.
+    #[must_use]
+    pub fn over(
+        mut self,
+        existing: Existing,
+        is_ours: impl Fn(&str) -> bool + Send + 'static,
+    ) -> Self {
+        (self.existing, self.is_ours) = (existing, Box::new(is_ours));
+        self
     }
 
     /// The same, which leaves files alone that are there with the length and time they are to have, and replaces
@@ -75,7 +88,8 @@ impl Unpack {
             && let Some((file, _)) = self.open.take()
         {
             let Wanted { path, size, meta } = wanted;
-            let existing = match self.target.is_in_doubt(path, *size, meta.modified) {
+            let is_ours = (self.is_ours)(path);
+            let existing = match is_ours || self.target.is_in_doubt(path, *size, meta.modified) {
                 // An earlier try at this very file.
                 true => Existing::Replace,
                 false => self.existing,

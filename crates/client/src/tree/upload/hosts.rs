@@ -59,6 +59,13 @@ impl Receiver {
         }
     }
 
+    /// What it has is not the tree any more.
+    pub(super) fn go_back(&mut self) {
+        if matches!(self.state, State::Complete(_)) {
+            self.state = State::Live;
+        }
+    }
+
     pub(super) fn report(&self) -> TreeReceiver {
         let (lacked_files, lacked_bytes) = self.lacked.unwrap_or_default();
         TreeReceiver {

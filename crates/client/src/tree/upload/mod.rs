@@ -44,6 +44,7 @@ impl Client {
             let walk = Source::walk(directory.to_owned(), options.clone());
             let source = crate::task::spawn_blocking(walk).await;
             let source = Arc::new(source.map_err(|_| TreeError::Stopped)??);
+            upload.take(&source);
             let round = upload.round(&source, began).await;
             match round {
                 Ok(Round::Done) => return Ok(upload.report(&source, began)),

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::source::of_bytes;
+use super::source::{Source, of_bytes};
+use super::transfer::Upload;
 use crate::Host;
 use crate::store::ObjectName;
 use crate::store::tree::listing::{
     Attributes, Content, Entry, Listing, Modified, Selection, TreeName, TreePart, paths_to_bytes,
 };
-use crate::{Client, ClientConfig, PutOptions, ReceiverState};
+use crate::{Client, ClientConfig, PutOptions, PutTreeOptions, ReceiverState, TreeOptions};
 use wellspring_server::{Server, ServerConfig};
 
 /// A listing of entries in the order given, whatever that is.
@@ -201,4 +202,30 @@ fn what_is_asked_of_a_put_is_not_an_object_to_others() {
         let refused = fetched.expect_err("refused").to_string();
         assert!(refused.contains("--allow-put"), "{refused}");
     }
+}
+
+#[test]
+fn a_host_that_had_the_tree_before_it_changed_takes_part_again() {
+    let place = Place::new(|_| {});
+    let from = tempfile::tempdir().expect("directory");
+    let write = |bytes: &[u8]| std::fs::write(from.path().join("f"), bytes).expect("written");
+    let options = PutTreeOptions::new(TreeOptions::new(Some("t".parse().expect("a name"))));
+    let walk = || Source::walk(from.path().to_owned(), options.clone())().expect("walked");
+    let hosts = [place.host.clone()];
+    let hear = std::sync::Arc::new(|_| {});
+    let upload = Upload::new(&place.client, &hosts, &options, hear).expect("hosts");
+    let put = |source: Source| {
+        let source = std::sync::Arc::new(source);
+        upload.take(&source);
+        let round = upload.round(&source, Instant::now());
+        place.runtime.block_on(round).map(|_| ()).expect("a round");
+    };
+    write(b"first");
+    put(walk());
+    put(walk());
+    std::fs::remove_file(place.served("t/f")).expect("removed");
+    write(b"the second");
+    // Another host was lost, and all is begun with again.
+    put(walk());
+    assert_eq!(std::fs::read(place.served("t/f")).expect("read"), b"the second");
 }

@@ -14,9 +14,9 @@ use super::packs::{Batch, batches, overlap};
 use super::source::{Opened, Source, of_bytes};
 use crate::Host;
 use crate::put::OpenedFile;
-use crate::store::ObjectName;
 use crate::store::tree::listing::{Cursor, Lacks, MAX_LISTING_LEN, TreePart, paths_to_bytes};
 use crate::store::tree::{Pack, TreeChange, wanted};
+use crate::store::{Digest, ObjectName};
 use crate::{
     Client, FetchError, HostError, HostTrouble, PutError, PutOptions, ReceiverState, Target,
     Update, Updates,
@@ -36,6 +36,8 @@ pub(super) struct Upload<'a> {
 struct Progressed {
     receivers: Vec<Receiver>,
     begun_again: u32,
+    /// Of the listing that is put.
+    digest: Option<Digest>,
     sent_files: u64,
     sent_bytes: u64,
     symbols: u64,
@@ -75,6 +77,15 @@ impl<'a> Upload<'a> {
         }
         self.lock().begun_again += 1;
         true
+    }
+
+    /// Takes up what the tree is by now. Hosts that have it as it was before take part again.
+    pub(super) fn take(&self, source: &Source) {
+        let mut state = self.lock();
+        let before = state.digest.replace(source.listing.digest);
+        if before.is_some_and(|before| before != source.listing.digest) {
+            state.receivers.iter_mut().for_each(Receiver::go_back);
+        }
     }
 
     pub(super) fn report(&self, source: &Source, began: Instant) -> PutTreeReport {
