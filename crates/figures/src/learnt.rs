@@ -362,8 +362,8 @@ const LEARNT: &[(&str, &str)] = &[
         "SCDP and NDP spread packets over all paths, so a slow link, a lost switch or a thinner core costs their \
          reads a few percent, and TCP up to a fifth, with a tail of a second and more. Writes lose more: along NDP's \
          daisy chains the slow link halves the goodput of the slowest twentieth, of SCDP's it takes a tenth (NDP's \
-         own paper leaves out paths that trim more than others, which is not simulated). Reads from three senders \
-         always decode, and of writes four in five do undisturbed and up to nine in ten at a hotspot.",
+         paper avoids paths that trim more, which is not simulated). Reads from three senders always decode, and of \
+         writes four in five do undisturbed and up to nine in ten at a hotspot.",
     ),
     (
         "open-storage",
