@@ -75,8 +75,8 @@ impl Library {
     /// If there is no source symbol, or there are more than [`MAX_SYMBOLS`] in all.
     #[must_use]
     pub fn repair_coefficients(&self, source: usize, repair: usize) -> Vec<u8> {
-        let all = source + repair;
-        assert!(source > 0 && all <= MAX_SYMBOLS, "too many symbols for one code");
+        let all = source.checked_add(repair).filter(|all| source > 0 && *all <= MAX_SYMBOLS);
+        let all = all.expect("1 to MAX_SYMBOLS symbols for one code");
         let mut coefficients = vec![0; all * source];
         // SAFETY: the function writes `all` rows of `source` bytes; both are below 256.
         unsafe {

@@ -34,6 +34,15 @@ fn products_are_those_of_our_field() {
 }
 
 #[test]
+fn more_symbols_than_a_code_can_have_are_refused() {
+    let library = Library::open().expect("libisal.so.2: `make setup` installs it");
+    for (source, repair) in [(0, 1), (200, 57), (2, usize::MAX), (usize::MAX, 3)] {
+        let refused = std::panic::catch_unwind(|| library.repair_coefficients(source, repair));
+        assert!(refused.is_err(), "{source} {repair}");
+    }
+}
+
+#[test]
 fn an_inverse_undoes_its_matrix() {
     let library = Library::open().expect("libisal.so.2: `make setup` installs it");
     let n = 30;

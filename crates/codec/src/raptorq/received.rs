@@ -181,8 +181,8 @@ mod tests {
         // What is in it is the same by any multiplier.
         let mut other = Received::default();
         other.reset(100);
-        let news: Vec<bool> = set.repairs().iter().map(|&esi| other.add_repair(esi)).collect();
-        assert!(news.iter().all(|new| *new) && other.repairs() == set.repairs());
+        let added: Vec<bool> = set.repairs().iter().map(|&esi| other.add_repair(esi)).collect();
+        assert!(added.iter().all(|new| *new) && other.repairs() == set.repairs());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What has failed and is not repaired.
+//! Failures that are not repaired.
 
 use crate::faults::Fault;
 use std::collections::BTreeSet;
