@@ -1,4 +1,4 @@
-//! What a fetch of a tree has put in place.
+//! Account of what a fetch of a tree has put in place.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What a directory holds besides what is known of it.
+//! Search of a directory for what is not known to be in it.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! What transfers that were cut off have left in a directory, before another tree takes its place.
+//! Leftovers of transfers that were cut off, in a directory whose place another tree is to take.
 
 use std::fs::{self, File};
 use std::io;
