@@ -19,6 +19,9 @@ use crate::store::tree::{
 };
 use crate::store::{Digest, Existing, Fingerprint, HashProgress, StoreError, hash_file};
 
+/// Who hears what is done.
+type Hear = Arc<dyn Fn(TreeChange) + Send + Sync>;
+
 /// Fetches of a tree's parts under way.
 struct Transfer<'a> {
     client: &'a Client,
@@ -28,7 +31,7 @@ struct Transfer<'a> {
     target: TreeTarget,
     packs: Mutex<VecDeque<Pack>>,
     progress: Arc<Progress>,
-    hear: &'a Arc<dyn Fn(TreeChange) + Send + Sync>,
+    hear: &'a Hear,
     moved: &'a Arc<Moved>,
     /// What of the files was here already \[bytes\].
     resumed: &'a AtomicU64,
@@ -41,7 +44,7 @@ impl Client {
         hosts: &[Host],
         options: &TreeOptions,
         plan: &Plan,
-        (hear, moved, resumed): (&Arc<dyn Fn(TreeChange) + Send + Sync>, &Arc<Moved>, &AtomicU64),
+        (hear, moved, resumed): (&Hear, &Arc<Moved>, &AtomicU64),
     ) -> Result<(), TreeError> {
         let Some(target) = plan.target() else { return Ok(()) };
         let packs = Mutex::new(plan.packs.iter().cloned().collect());
