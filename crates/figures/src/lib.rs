@@ -1,4 +1,6 @@
 //! The papers' figures: run, and printed beside what the papers say.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod cases;
 mod failures;
