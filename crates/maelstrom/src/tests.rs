@@ -591,8 +591,7 @@ proptest! {
     #[test]
     fn nonsense_under_the_right_key_does_no_harm(
         bodies in proptest::collection::vec(
-            (1_u8..4, 0_u8..10, 0_u8..40, any::<[u16; 2]>(), any::<u32>(),
-             proptest::collection::vec(0_u8..4, 0..300)), 0..100),
+            (1_u8..4, 0_u8..10, 0_u8..40, any::<[u16; 2]>(), any::<u32>(), 0_usize..300), 0..40),
         seed: u64,
     ) {
         let mut receiver = receiver(200);
@@ -601,6 +600,8 @@ proptest! {
         for (number, (kind, layer, packets, [length, stride], first, rest)) in
             bodies.into_iter().enumerate()
         {
+            // Drawn one by one by the strategy, the bytes would take most of the test's time.
+            let rest: Vec<u8> = (0..rest).map(|_| random.below(4) as u8).collect();
             let mut datagram = vec![crate::wire::VERSION, kind, layer, packets];
             datagram.extend_from_slice(&(length % 256).to_be_bytes());
             datagram.extend_from_slice(&stride.to_be_bytes());

@@ -7,8 +7,6 @@ use super::rates::{Mean, Row, Rows, judged, ratio, text};
 use super::real_seeds;
 use crate::Lab;
 use crate::plot::{LINE, Plot, plain};
-use crate::traffic::typed;
-use wellspring_experiments::stats::mean;
 
 /// The paper's options, (8, 3) and I = (1, 20, 40).
 const PAPERS: &str = "8,3:1,20,40";

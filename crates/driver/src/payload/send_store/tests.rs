@@ -28,13 +28,15 @@ fn what_is_allocated_for_many_greedy_sessions_stays_within_the_bound() {
     for step in 0..20_000 {
         // A few at a time, so that blocks are found again; with time all.
         let index = (step / 400 + random.below(3) as usize) % sessions.len();
-        let session = SessionKey(sessions[index]);
-        let (symbol_size, k) = shapes[sessions[index] as usize % shapes.len()];
+        // Whoever starves is tried again, as by the driver.
+        let starving = store.first_starving().filter(|_| random.chance(0.5));
+        let session = starving.unwrap_or(SessionKey(sessions[index]));
+        let (symbol_size, k) = shapes[session.0 as usize % shapes.len()];
         let len = u64::from(symbol_size) * u64::from(k) * 20;
         let geometry = Geometry::in_order(0, len, symbol_size, k);
         match random.below(100) {
             0 => {
-                store.close_session(session);
+                store.close_session(SessionKey(sessions[index]));
                 sessions[index] = next_session;
                 next_session += 1;
             }
