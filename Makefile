@@ -10,7 +10,7 @@ TARGETS ?=
 FILE ?=
 
 # What CI runs, in order: what fails fast comes first; those joined by + at the same time.
-PARTS := setup fmt deny rules package unit-build unit+lint+python-test+neon+cross+api-docs+docs test-32-bit web-test
+PARTS := setup fmt+deny+rules+package unit-build unit+lint+python-test+neon+cross+api-docs+docs test-32-bit+web-test
 # Crates that build on every target; Maelstrom needs a C compiler for it, and the rest is for Linux.
 ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport sim experiments figures)
 # Virtual sockets, for transfers under faults. The driver that is shipped has none, so they are not on by default; all tests run with
@@ -18,8 +18,9 @@ ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport 
 TRANSFERS := wellspring-fault-sim/transfers
 # What is linted; API documents take the same, or every dependency would be checked once more for them.
 LINTED := wellspring-lab/quic,$(TRANSFERS)
-# Not Unix. With 32 bits, and without an operating system, they are built for the web page.
+# Not Unix: the simulator, and what it stands on. With 32 bits, and without an operating system, they are built for the web page.
 CROSS := x86_64-pc-windows-gnu
+ON_WINDOWS := -p wellspring-sim
 # Crates that macOS has besides. Their C libraries are not compiled for it: there is no SDK here.
 MACOS := aarch64-apple-darwin
 ON_MACOS := $(ANYWHERE) $(addprefix -p wellspring-,client server cli)
@@ -60,10 +61,12 @@ test: ## Everything CI runs, with the time of each part
 check: fmt lint deny api-docs rules ## Layout, lints, licences, API documents, the rules of the workspace
 
 unit-build: setup
-	$(CARGO) test --workspace --features $(TRANSFERS) --no-run
+	$(CARGO) test --workspace --features $(TRANSFERS) --tests --no-run
 
+# Examples are checked by `lint`. Where one binary fails, the others run all the same: one run tells of all that is wrong.
 unit: setup ## The tests alone
-	@.ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS)
+	@.ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS) --no-fail-fast --tests
+	@.ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS) --doc
 
 transfers: ## Clients and servers on virtual machines under faults, each run from one seed [SEEDS=10000]
 	@.ci/count-tests $(CARGO) test --workspace --features $(TRANSFERS) --test transfers
@@ -106,9 +109,9 @@ cross: export CC_aarch64_apple_darwin = $(CURDIR)/.ci/no-cc
 cross: export AR_aarch64_apple_darwin = $(CURDIR)/.ci/no-cc
 cross: export SDKROOT = /
 # On macOS, without virtual sockets, as they are shipped.
-cross: ## Check on other systems the crates that build anywhere, on macOS the command, too
+cross: ## Check the simulator on Windows, and on macOS the crates that build anywhere and the command
 	@if $(SETUP) std $(CROSS) $(MACOS); then \
-		set -ex; $(CARGO) check --quiet $(ANYWHERE) $(addprefix --target ,$(CROSS)); \
+		set -ex; $(CARGO) check --quiet $(ON_WINDOWS) $(addprefix --target ,$(CROSS)); \
 		$(CARGO) clippy --quiet $(ON_MACOS) --target $(MACOS) -- -D warnings $(OF_LINUX); \
 	else echo "NOT CHECKED: $(CROSS) $(MACOS); their standard library could not be fetched" >&2; fi
 

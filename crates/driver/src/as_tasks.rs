@@ -17,7 +17,7 @@ impl EventLoop {
     /// [`run`](Self::run), which waits as tasks do.
     pub(crate) async fn run_as_task(mut self) {
         let waker = self.waiter.waker();
-        let mut batch = ReceiveBatch::default();
+        let mut batch = ReceiveBatch::of_virtual_socket();
         while !self.stopping {
             self.inlets.groups.mark_all_readable();
             self.host.network.ports.mark_all_readable();

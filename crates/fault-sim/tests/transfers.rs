@@ -6,7 +6,7 @@ mod on_all_processors;
 use on_all_processors::{Total, number, run_all, seeds};
 use wellspring_fault_sim::{TransferCounters, TransferOptions, run_transfers};
 
-/// Runs of the tests: eight minutes of a processor.
+/// Runs of the tests: four minutes of a processor.
 const SEEDS: u64 = 10_000;
 /// Runs among which everything that can happen has happened.
 const VARIED: u64 = 800;

@@ -7,6 +7,10 @@ use super::meta::{RECEIVE_BATCH, ReceiveMeta};
 /// Bytes of one receive buffer: the largest batch that receive coalescing hands over.
 const BUFFER_LEN: usize = 65_536;
 
+/// Bytes of the same for a virtual socket, which hands over one datagram at a time: one of the longest frame of Ethernet.
+#[cfg(feature = "simulation")]
+const VIRTUAL_BUFFER_LEN: usize = 9_216;
+
 /// Receive buffers, filled again and again by [`UdpSocket::receive`](super::UdpSocket::receive):
 /// 1 MiB in all.
 pub struct ReceiveBatch {
@@ -16,14 +20,24 @@ pub struct ReceiveBatch {
 
 impl Default for ReceiveBatch {
     fn default() -> Self {
-        ReceiveBatch {
-            buffers: (0..RECEIVE_BATCH).map(|_| vec![0; BUFFER_LEN].into_boxed_slice()).collect(),
-            found: Vec::with_capacity(RECEIVE_BATCH),
-        }
+        ReceiveBatch::with_buffers_of(BUFFER_LEN)
     }
 }
 
 impl ReceiveBatch {
+    /// Buffers for a virtual socket.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn of_virtual_socket() -> Self {
+        ReceiveBatch::with_buffers_of(VIRTUAL_BUFFER_LEN)
+    }
+
+    fn with_buffers_of(len: usize) -> Self {
+        ReceiveBatch {
+            buffers: (0..RECEIVE_BATCH).map(|_| vec![0; len].into_boxed_slice()).collect(),
+            found: Vec::with_capacity(RECEIVE_BATCH),
+        }
+    }
+
     /// Whether the last receive filled every buffer: there may be more.
     pub fn is_full(&self) -> bool {
         self.found.len() == self.buffers.len()
