@@ -72,6 +72,8 @@ pub struct PacketName(pub u64);
 #[cfg(test)]
 mod block_tests;
 #[cfg(test)]
+mod mixed_tests;
+#[cfg(test)]
 mod reed_solomon_tests;
 #[cfg(test)]
 mod sliding_tests;
