@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use wellspring_kernels::Kernels;
 
+use super::account::Account;
 use super::block_code::symbol_limit;
 use super::lacking::{LackingBlocks, Settled};
 use super::parameters::MAX_MEMORY;
@@ -11,47 +12,6 @@ use super::reed_solomon::ReedSolomonBlocks;
 use super::store::{PacketStore, Remembered};
 use super::window::{Solved, Taken, Window};
 use super::{InterleaveError, MAX_LAYERS, MAX_NAMES, MAX_RATE, PacketName, Repair};
-
-/// What a receiver has seen and done.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Account {
-    /// Packets taken in, without duplicates.
-    pub packets: u64,
-    /// Repairs taken in.
-    pub repairs: u64,
-    /// Repairs of which nothing was missing.
-    pub redundant: u64,
-    /// Packets brought back, by the layer whose XOR did it.
-    pub recovered: [u64; MAX_LAYERS],
-    /// Repairs forgotten while more than one of their packets was missing.
-    pub expired: u64,
-    /// Repairs that came to nothing: a packet they need has been forgotten.
-    pub too_late: u64,
-    /// Repairs whose result was no packet, or was not accepted.
-    pub garbled: u64,
-}
-
-impl Account {
-    /// Packets brought back by all layers.
-    pub fn recovered_total(&self) -> u64 {
-        self.recovered.iter().sum()
-    }
-}
-
-impl Account {
-    /// Adds what another receiver has done.
-    pub fn add(&mut self, other: &Account) {
-        self.packets += other.packets;
-        self.repairs += other.repairs;
-        self.redundant += other.redundant;
-        for (to, from) in self.recovered.iter_mut().zip(other.recovered) {
-            *to += from;
-        }
-        self.expired += other.expired;
-        self.too_late += other.too_late;
-        self.garbled += other.garbled;
-    }
-}
 
 /// A repair that may become of use.
 #[derive(Debug, Default)]
