@@ -1,4 +1,4 @@
-//! What a receiver counts.
+//! Account of what a receiver has seen and done.
 
 use super::MAX_LAYERS;
 
