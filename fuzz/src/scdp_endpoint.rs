@@ -324,7 +324,7 @@ impl Host {
         } else if decoded || !decode {
             WorkDone::Finished { session, sbn }
         } else {
-            WorkDone::NeedMore { session, sbn }
+            WorkDone::NeedMore { session, sbn, more: 1 }
         };
         self.endpoint.handle_work_done(self.now, done);
     }

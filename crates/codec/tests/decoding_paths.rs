@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use wellspring_codec::Error;
-use wellspring_codec::kernels::Kernels;
+use wellspring_codec::kernels::{Kernels, gf256};
 use wellspring_codec::raptorq::{
     Added, BlockDecoder, BlockEncoder, Code, Decoded, DecodingPath, MAX_SOURCE_SYMBOLS,
     ObjectEncoder, ObjectTransmissionInformation, PayloadId,
 };
+
+/// The first of forty repair symbols of a block of [`LARGE_K`] that do not make up for its first forty symbols.
+const FALLING_SHORT: u32 = 15_500;
 
 const PATHS: [Option<DecodingPath>; 4] = [
     None,
@@ -283,6 +286,87 @@ fn a_source_symbol_after_a_failed_attempt_is_taken_in() {
             assert!(block == source);
         }
         assert!(failures > 5, "{path:?}: the test saw {failures} failures");
+    }
+}
+
+/// A code too large to keep its inverse.
+const LARGE_K: u32 = 2_100;
+
+/// Gives a decoder the symbols in that order, and returns what came of each attempt with K or more.
+fn outcomes(code: &Arc<Code>, path: DecodingPath, source: &[u8], arrivals: &[u32]) -> Vec<Decoded> {
+    let t = source.len() / LARGE_K as usize;
+    let mut encoder = BlockEncoder::new(code.clone(), LARGE_K, t).expect("in range");
+    let mut decoder = BlockDecoder::new(code.clone(), LARGE_K, t).expect("in range");
+    decoder.force_path(Some(path));
+    let (mut block, mut symbol) = (vec![0xee; source.len()], vec![0; t]);
+    let mut outcomes = Vec::new();
+    for &esi in arrivals {
+        encoder.encode(source, esi, &mut symbol).expect("valid");
+        assert_eq!(decoder.add(&mut block, esi, &symbol), Ok(Added::New));
+        if decoder.received() >= LARGE_K {
+            outcomes.push(decoder.try_decode(&mut block).expect("the block's length"));
+        }
+    }
+    assert_eq!(outcomes.last(), Some(&Decoded::Complete), "{path:?}");
+    assert_eq!(decoder.path(), Some(path));
+    assert!(block == source, "{path:?}");
+    outcomes
+}
+
+/// Both paths of a code without an inverse fall short for the same symbols, and go on alike, whether repair symbols or
+/// source symbols that were missing come next.
+#[test]
+fn without_an_inverse_the_syndrome_path_falls_short_and_goes_on_as_the_plain_one() {
+    let code = Code::new(LARGE_K).expect("in range");
+    let source = Random(10).bytes(LARGE_K as usize * 12);
+    let both = |arrivals: &[u32], failures: &[u32]| {
+        let mut expected: Vec<Decoded> = failures.iter().map(|n| Decoded::NeedMore(*n)).collect();
+        expected.push(Decoded::Complete);
+        for path in [DecodingPath::Syndrome, DecodingPath::Inactivation] {
+            assert_eq!(outcomes(&code, path, &source, arrivals), expected, "{path:?}");
+        }
+    };
+
+    // Two are lost: what repair symbols say of them shows in blocks that have nothing else.
+    let lost = [7, 1_500];
+    let unit = |at: u32| (0..LARGE_K).map(|esi| u8::from(esi == at)).collect::<Vec<u8>>();
+    let units = lost.map(unit);
+    let mut encoders =
+        [(); 2].map(|()| BlockEncoder::new(code.clone(), LARGE_K, 1).expect("in range"));
+    let mut alike: Vec<Vec<(u32, [u8; 2])>> = Vec::new();
+    let (alike, other) = (LARGE_K..)
+        .find_map(|esi| {
+            let mut factors = [0; 2];
+            for ((encoder, unit), factor) in encoders.iter_mut().zip(&units).zip(&mut factors) {
+                encoder.encode(unit, esi, std::slice::from_mut(factor)).expect("valid");
+            }
+            let says_the_same = |[a, b]: [u8; 2]| {
+                let [c, d] = factors;
+                gf256::mul(a, d) == gf256::mul(b, c)
+            };
+            match alike.iter_mut().find(|class| says_the_same(class[0].1)) {
+                Some(class) => class.push((esi, factors)),
+                None if factors != [0; 2] => alike.push(vec![(esi, factors)]),
+                None => {}
+            }
+            let found = alike.iter().position(|class| class.len() == 3)?;
+            let other = alike.iter().position(|class| class[0].0 != alike[found][0].0)?;
+            Some((
+                alike[found].iter().map(|(esi, _)| *esi).collect::<Vec<u32>>(),
+                alike[other][0].0,
+            ))
+        })
+        .expect("257 ways to be alike");
+    let here: Vec<u32> = (0..LARGE_K).filter(|esi| !lost.contains(esi)).collect();
+    for last in [other, lost[0], lost[1]] {
+        both(&[&here[..], &alike, &[last]].concat(), &[1, 1]);
+    }
+
+    // Forty are lost, and forty repair symbols that came by chance fall short.
+    let here: Vec<u32> = (40..LARGE_K).collect();
+    let repairs: Vec<u32> = (FALLING_SHORT..FALLING_SHORT + 40).collect();
+    for last in [FALLING_SHORT + 40, 0, 39] {
+        both(&[&here[..], &repairs, &[last]].concat(), &[1]);
     }
 }
 

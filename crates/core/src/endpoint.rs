@@ -88,6 +88,8 @@ pub enum WorkDone {
         session: SessionId,
         /// Source block number.
         sbn: u32,
+        /// Symbols wanted before the next attempt, beyond those kept, 1 or more.
+        more: u32,
     },
     /// The block's bytes are not those of the object: some payload was altered. More payloads show
     /// which.

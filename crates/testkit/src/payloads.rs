@@ -71,7 +71,7 @@ impl Payloads {
                 _ => 1.6e-7,
             };
             if source < source_symbols && rng.chance(failure) {
-                return WorkDone::NeedMore { session, sbn };
+                return WorkDone::NeedMore { session, sbn, more: 1 };
             }
         } else {
             assert_eq!(source, source_symbols, "not all source symbols are there");

@@ -165,7 +165,7 @@ impl<C: BlockCode> StreamReceiver for BlockReceiver<C> {
         }
         self.account.packets += 1;
         // Seldom: repairs had overtaken it.
-        if let Some(settled) = self.blocks.on_packet(&self.packets, self.longest, name) {
+        while let Some(settled) = self.blocks.on_packet(&self.packets, self.longest, name) {
             self.take(settled, accept);
         }
         Ok(())

@@ -59,20 +59,25 @@ impl<C: BlockCode> LackingBlocks<C> {
         self.blocks.len()
     }
 
-    /// A packet is in the store now that repairs may have overtaken; none if no block lacked it.
+    /// A packet is in the store now that a block may have lacked: what becomes of the first of its blocks that no longer
+    /// waits, which is gone by that. None if there is no such block.
     pub(super) fn on_packet(
         &mut self,
         store: &PacketStore,
         longest: usize,
         name: PacketName,
     ) -> Option<Settled> {
-        let at = self.blocks.iter().position(|block| block.recipe.contains(&name))?;
-        let block = self.blocks.remove(at)?;
-        let settled = self.settle(store, longest, &block);
-        if matches!(settled, Settled::Waits { .. }) {
-            self.blocks.insert(at, block);
+        for at in 0..self.blocks.len() {
+            if !self.blocks[at].recipe.contains(&name) {
+                continue;
+            }
+            let block = self.blocks.remove(at)?;
+            match self.settle(store, longest, &block) {
+                Settled::Waits { .. } => self.blocks.insert(at, block),
+                settled => return Some(settled),
+            }
         }
-        Some(settled)
+        None
     }
 
     /// Takes in a repair, whose length and recipe are within their limits.

@@ -38,6 +38,7 @@
 //! [`BlockCode`]. Reed-Solomon also has a sender of its own ([`ReedSolomonSender`]), which keeps no packets, and the
 //! [`Recoverer`] takes its repairs.
 
+mod account;
 mod block;
 mod block_code;
 mod lacking;
@@ -51,13 +52,14 @@ mod store;
 mod stream;
 mod window;
 
+pub use account::Account;
 pub use block::{BlockReceiver, BlockSender};
 pub use block_code::BlockCode;
 pub use parameters::{
     InterleaveError, MAX_INTERLEAVE, MAX_LAYERS, MAX_RATE, MAX_WINDOW, Parameters,
 };
 pub use rateless::RaptorQBlocks;
-pub use receiver::{Account, Recoverer};
+pub use receiver::Recoverer;
 pub use reed_solomon::{BlockParameters, ReedSolomonBlocks, ReedSolomonSender};
 pub use sender::{Interleaver, Repair};
 pub use sliding::{MAX_NAMES, SYMBOL_HEADER_LEN, SlidingParameters, SlidingSender};
@@ -71,6 +73,8 @@ pub struct PacketName(pub u64);
 
 #[cfg(test)]
 mod block_tests;
+#[cfg(test)]
+mod mixed_tests;
 #[cfg(test)]
 mod reed_solomon_tests;
 #[cfg(test)]

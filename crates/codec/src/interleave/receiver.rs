@@ -4,54 +4,14 @@ use std::collections::BTreeSet;
 
 use wellspring_kernels::Kernels;
 
+use super::account::Account;
 use super::block_code::symbol_limit;
 use super::lacking::{LackingBlocks, Settled};
 use super::parameters::MAX_MEMORY;
 use super::reed_solomon::ReedSolomonBlocks;
 use super::store::{PacketStore, Remembered};
-use super::window::{Taken, Window};
+use super::window::{Solved, Taken, Window};
 use super::{InterleaveError, MAX_LAYERS, MAX_NAMES, MAX_RATE, PacketName, Repair};
-
-/// What a receiver has seen and done.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Account {
-    /// Packets taken in, without duplicates.
-    pub packets: u64,
-    /// Repairs taken in.
-    pub repairs: u64,
-    /// Repairs of which nothing was missing.
-    pub redundant: u64,
-    /// Packets brought back, by the layer whose XOR did it.
-    pub recovered: [u64; MAX_LAYERS],
-    /// Repairs forgotten while more than one of their packets was missing.
-    pub expired: u64,
-    /// Repairs that came to nothing: a packet they need has been forgotten.
-    pub too_late: u64,
-    /// Repairs whose result was no packet, or was not accepted.
-    pub garbled: u64,
-}
-
-impl Account {
-    /// Packets brought back by all layers.
-    pub fn recovered_total(&self) -> u64 {
-        self.recovered.iter().sum()
-    }
-}
-
-impl Account {
-    /// Adds what another receiver has done.
-    pub fn add(&mut self, other: &Account) {
-        self.packets += other.packets;
-        self.repairs += other.repairs;
-        self.redundant += other.redundant;
-        for (to, from) in self.recovered.iter_mut().zip(other.recovered) {
-            *to += from;
-        }
-        self.expired += other.expired;
-        self.too_late += other.too_late;
-        self.garbled += other.garbled;
-    }
-}
 
 /// A repair that may become of use.
 #[derive(Debug, Default)]
@@ -86,6 +46,8 @@ pub struct Recoverer {
     awaited: BTreeSet<(PacketName, u32)>,
     /// Repairs that lack one packet.
     ready: Vec<u32>,
+    /// Packets in the store that the codes have not been told of.
+    fresh: Vec<PacketName>,
     window: Window,
     blocks: LackingBlocks<ReedSolomonBlocks>,
     account: Account,
@@ -118,6 +80,7 @@ impl Recoverer {
             next: 0,
             awaited: BTreeSet::new(),
             ready: Vec::new(),
+            fresh: Vec::new(),
             window: Window::new(Kernels::detect()),
             blocks: LackingBlocks::new(ReedSolomonBlocks::new(), blocks),
             account: Account::default(),
@@ -203,16 +166,8 @@ impl Recoverer {
         }
         if self.packets.insert(name, stamp, packet) {
             self.account.packets += 1;
-            self.no_longer_missing(name);
-            self.window.on_packet(&self.packets, name);
-            self.solve_window(stamp, &mut accept);
-            // Seldom: repairs of its block had overtaken it.
-            if self.blocks.len() > 0
-                && let Some(settled) = self.blocks.on_packet(&self.packets, self.longest, name)
-            {
-                self.take_blocks(stamp, settled, &mut accept);
-            }
-            self.bring_back(stamp, accept);
+            self.fresh.push(name);
+            self.settle(stamp, &mut accept);
         }
         Ok(())
     }
@@ -238,7 +193,7 @@ impl Recoverer {
             Taken::Kept => {}
         }
         // Names alone may have shown that a packet is here.
-        self.solve_window(stamp, &mut accept);
+        self.settle(stamp, &mut accept);
         Ok(())
     }
 
@@ -264,8 +219,58 @@ impl Recoverer {
         let settled = self.blocks.on_repair(&self.packets, self.longest, repair);
         self.account.redundant += u64::from(matches!(settled, Settled::Redundant));
         self.take_blocks(stamp, settled, &mut accept);
-        self.bring_back(stamp, accept);
+        self.settle(stamp, &mut accept);
         Ok(())
+    }
+
+    /// Tells every code of the packets that are new, whichever of them brought them back, and takes in what the codes
+    /// make of them, until nothing more comes back.
+    fn settle(&mut self, stamp: u64, accept: &mut impl FnMut(PacketName, &[u8], u8) -> bool) {
+        loop {
+            if let Some(name) = self.fresh.pop() {
+                self.tell(stamp, name, accept);
+            } else if let Some(place) = self.ready.pop() {
+                self.use_repair(stamp, place, accept);
+            } else if let Some(solved) = self.window.solve() {
+                self.use_solved(stamp, solved, accept);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// A packet is here: no code lacks it any more.
+    fn tell(
+        &mut self,
+        stamp: u64,
+        name: PacketName,
+        accept: &mut impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) {
+        self.no_longer_missing(name);
+        self.window.on_packet(&self.packets, name);
+        // Seldom: repairs of its block had overtaken it, or another code brought it back.
+        while self.blocks.len() > 0
+            && let Some(settled) = self.blocks.on_packet(&self.packets, self.longest, name)
+        {
+            self.take_blocks(stamp, settled, accept);
+        }
+    }
+
+    /// Takes in a packet that a code brought back. False if it is not accepted.
+    fn take_back(
+        &mut self,
+        stamp: u64,
+        (name, packet, layer): (PacketName, &[u8], u8),
+        accept: &mut impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) -> bool {
+        if !accept(name, packet, layer) {
+            self.account.garbled += 1;
+            return false;
+        }
+        self.account.recovered[usize::from(layer)] += 1;
+        self.packets.insert(name, stamp, packet);
+        self.fresh.push(name);
+        true
     }
 
     /// Takes in what a block's repairs have brought back.
@@ -281,34 +286,29 @@ impl Recoverer {
             Settled::Waits { expired } => self.account.expired += u64::from(expired),
             Settled::Restored(restored) => {
                 for (name, packet) in restored.packets {
-                    let Some(packet) = packet.filter(|p| accept(name, p, restored.layer)) else {
-                        self.account.garbled += 1;
-                        continue;
-                    };
-                    self.account.recovered[usize::from(restored.layer)] += 1;
-                    self.packets.insert(name, stamp, &packet);
-                    self.no_longer_missing(name);
+                    match packet {
+                        Some(packet) => {
+                            self.take_back(stamp, (name, &packet, restored.layer), accept);
+                        }
+                        None => self.account.garbled += 1,
+                    }
                 }
             }
         }
     }
 
-    /// Uses what the window's equations give.
-    fn solve_window(&mut self, stamp: u64, accept: &mut impl FnMut(PacketName, &[u8], u8) -> bool) {
-        while let Some(solved) = self.window.solve() {
-            let Some((name, packet)) = solved.packet else {
-                self.account.garbled += 1;
-                continue;
-            };
-            if !self.packets.contains(name) {
-                if !accept(name, &packet, 0) {
-                    self.account.garbled += 1;
-                    continue;
-                }
-                self.account.recovered[0] += 1;
-                self.packets.insert(name, stamp, &packet);
-                self.no_longer_missing(name);
-            }
+    /// Uses what one of the window's equations gives.
+    fn use_solved(
+        &mut self,
+        stamp: u64,
+        solved: Solved,
+        accept: &mut impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) {
+        let Some((name, packet)) = solved.packet else {
+            self.account.garbled += 1;
+            return;
+        };
+        if self.packets.contains(name) || self.take_back(stamp, (name, &packet, 0), accept) {
             self.window.on_solved(&self.packets, solved.number, name);
         }
     }
@@ -333,7 +333,7 @@ impl Recoverer {
         &mut self,
         stamp: u64,
         repair: &Repair<'_>,
-        accept: impl FnMut(PacketName, &[u8], u8) -> bool,
+        mut accept: impl FnMut(PacketName, &[u8], u8) -> bool,
     ) -> Result<(), InterleaveError> {
         if repair.recipe.is_empty() || repair.recipe.len() > usize::from(MAX_RATE) {
             return Err(InterleaveError::Recipe(repair.recipe.len()));
@@ -347,7 +347,7 @@ impl Recoverer {
             return Ok(());
         }
         self.keep(repair);
-        self.bring_back(stamp, accept);
+        self.settle(stamp, &mut accept);
         Ok(())
     }
 
@@ -399,31 +399,26 @@ impl Recoverer {
         }
     }
 
-    /// Uses all repairs that lack one packet, and those that come to lack only one by that.
-    fn bring_back(&mut self, stamp: u64, mut accept: impl FnMut(PacketName, &[u8], u8) -> bool) {
-        while let Some(place) = self.ready.pop() {
-            if self.repairs[place as usize].missing != 1 {
-                continue; // another repair brought back what it lacked
-            }
-            let Some((name, packet)) = self.solve(place) else {
-                self.drop_repair(place);
-                continue;
-            };
-            let layer = self.repairs[place as usize].layer;
-            self.drop_repair(place);
-            if accept(name, &packet, layer) {
-                self.account.recovered[usize::from(layer)] += 1;
-                self.packets.insert(name, stamp, &packet);
-                self.no_longer_missing(name);
-            } else {
-                self.account.garbled += 1;
-            }
-            // The buffer goes back to where it came from.
-            let kept = &mut self.repairs[place as usize];
-            if kept.recipe.is_empty() {
-                kept.xor = packet;
-                kept.xor.clear();
-            }
+    /// Uses a repair that lacks one packet.
+    fn use_repair(
+        &mut self,
+        stamp: u64,
+        place: u32,
+        accept: &mut impl FnMut(PacketName, &[u8], u8) -> bool,
+    ) {
+        if self.repairs[place as usize].missing != 1 {
+            return; // what it lacked came back otherwise
+        }
+        let solved = self.solve(place);
+        let layer = self.repairs[place as usize].layer;
+        self.drop_repair(place);
+        let Some((name, packet)) = solved else { return };
+        self.take_back(stamp, (name, &packet, layer), accept);
+        // The buffer goes back to where it came from.
+        let kept = &mut self.repairs[place as usize];
+        if kept.recipe.is_empty() {
+            kept.xor = packet;
+            kept.xor.clear();
         }
     }
 

@@ -167,6 +167,54 @@ fn wild_repairs_cost_nothing_and_bring_nothing() {
     assert!(SlidingParameters::new(1, 1, MAX_NAMES + 1).is_err());
 }
 
+/// Packets and repairs that contradict each other, one in eight, while packets are lost: what comes out of it is not
+/// accepted, and once they are behind the window losses come back as before.
+#[test]
+fn contradictions_are_forgotten_with_their_packets() {
+    const WILD: std::ops::Range<u64> = 300..900;
+    let parameters = code(3, 64);
+    let mut sender = SlidingSender::new(&parameters, LONGEST).expect("a sender");
+    let mut receiver = Recoverer::new(1_024, 16, LONGEST).expect("a receiver");
+    let (mut back, mut wrong) = (Vec::new(), 0);
+    for number in 0..3_000 {
+        let mut accept = |named: PacketName, bytes: &[u8], _: u8| {
+            let found = (0..=number).rev().find(|&n| name(n) == named);
+            let is_right = found.is_some_and(|found| bytes == packet(found));
+            back.extend(found.filter(|_| is_right));
+            wrong += u32::from(!is_right);
+            is_right
+        };
+        let mut bytes = packet(number);
+        let is_lost = number % 10 == 3;
+        if WILD.contains(&number) && number % 8 == 5 {
+            bytes[0] ^= 1;
+        }
+        if !is_lost {
+            receiver.on_packet(name(number), &bytes, &mut accept).expect("no longer than agreed");
+        }
+        let mut take = |repair: Repair<'_>| {
+            let mut symbol = repair.xor.to_vec();
+            if WILD.contains(&number) && number % 8 == 2 {
+                symbol[SYMBOL_HEADER_LEN + 1] ^= 0x55;
+            }
+            let repair = Repair { xor: &symbol, ..repair };
+            receiver.on_sliding_repair_at(0, &repair, &mut accept).expect("a repair");
+        };
+        sender.add(name(number), &packet(number), &mut take).expect("no longer than agreed");
+    }
+    assert!(wrong > 0, "the contradictions came to equations");
+    let account = receiver.account();
+    assert!(account.garbled >= u64::from(wrong), "{account:?}");
+    let lost = |range: std::ops::Range<u64>| range.filter(|n| n % 10 == 3).collect::<Vec<_>>();
+    let came = |range: std::ops::Range<u64>| -> Vec<u64> {
+        back.iter().copied().filter(|n| range.contains(n)).collect()
+    };
+    assert_eq!(came(0..300), lost(0..300));
+    // The window, and the numbers that equations are kept for.
+    let settled = WILD.end + 64 + 1_024..2_990;
+    assert_eq!(came(settled.clone()), lost(settled));
+}
+
 proptest! {
     /// Whatever is lost, what comes back is what was sent, once, and was lost; and of losses that are few enough, all.
     #[test]

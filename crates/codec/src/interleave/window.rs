@@ -214,17 +214,27 @@ impl Window {
         match store.by_half(half) {
             Some(name) => self.is_here(store, number, name),
             None => {
-                *self.slot(number) = Slot::Missing(half);
+                // Repairs may contradict each other.
+                let before = std::mem::replace(self.slot(number), Slot::Missing(half));
+                self.no_longer_missing(number, before);
                 self.missing.insert(half, number);
             }
         }
     }
 
-    /// A packet is in the store: it leaves the equations.
-    fn is_here(&mut self, store: &PacketStore, number: u32, name: PacketName) {
-        if let Slot::Missing(half) = std::mem::replace(self.slot(number), Slot::Here(name)) {
+    /// What was known of a number is no longer so: it is not awaited by that half of a name.
+    fn no_longer_missing(&mut self, number: u32, before: Slot) {
+        if let Slot::Missing(half) = before
+            && self.missing.get(&half) == Some(&number)
+        {
             self.missing.remove(&half);
         }
+    }
+
+    /// A packet is in the store: it leaves the equations.
+    fn is_here(&mut self, store: &PacketStore, number: u32, name: PacketName) {
+        let before = std::mem::replace(self.slot(number), Slot::Here(name));
+        self.no_longer_missing(number, before);
         let Some(packet) = store.get(name) else { return };
         let mut again = Vec::new();
         let mut at = 0;
@@ -352,3 +362,6 @@ fn add_packet(kernel: Kernels, symbol: &mut [u8], name: PacketName, packet: &[u8
     kernel.mul_add(header, &symbol_header(name, packet), factor);
     kernel.mul_add(&mut bytes[..packet.len()], packet, factor);
 }
+
+#[cfg(test)]
+mod tests;

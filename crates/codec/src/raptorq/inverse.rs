@@ -67,6 +67,8 @@ impl Inverse {
         let n = columns.len();
         self.columns = n;
         self.stride = n.next_multiple_of(64);
+        // Exactly: doubled, it would be the largest part of a decoder's memory.
+        self.rows.reserve(params.l as usize * self.stride);
         self.rows.reserve_len(params.l as usize * self.stride);
         // All unit vectors and the zero vector are pieces of one vector with a single one.
         scratch.units.clear();

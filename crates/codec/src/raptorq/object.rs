@@ -260,8 +260,8 @@ impl ActiveBlock {
 /// together. Beside that there is what solutions are worked out in, once for all blocks, and one or
 /// two [`Code`]s ([`working_memory`](Self::working_memory)). Its size follows from K, however many
 /// blocks there are and however long symbols are: with symbols as they come by chance at most 0.7 MB
-/// for K = 100, 3 MB for K = 1,000, 10 MB for K = 10,000 and 50 MB for K = 56,403, with symbols chosen
-/// with ill intent up to 5 MB for K = 1,000, 40 MB for K = 10,000 and 120 MB for K = 56,403.
+/// for K = 100, 3 MB for K = 1,000, 16 MB for K = 10,000 and 100 MB for K = 56,403, with symbols chosen
+/// with ill intent up to 6 MB for K = 1,000, 45 MB for K = 10,000 and 170 MB for K = 56,403.
 #[derive(Debug)]
 pub struct ObjectDecoder {
     information: ObjectTransmissionInformation,

@@ -1,10 +1,14 @@
-//! Cost of symbols chosen with ill intent.
+//! Cost of symbols chosen with ill intent, and memory of solutions.
 
 use std::sync::Arc;
 
+use wellspring_kernels::Kernels;
+
+use super::block::BlockShape;
+use super::cost::choose;
 use crate::raptorq::{
-    Added, BlockDecoder, Code, Decoded, DecodingPath, ENCODING_SYMBOLS, ObjectDecoder,
-    ObjectTransmissionInformation, PayloadId,
+    Added, BlockDecoder, Code, Decoded, DecodingPath, ENCODING_SYMBOLS, MAX_SOURCE_SYMBOLS,
+    ObjectDecoder, ObjectTransmissionInformation, PayloadId,
 };
 
 /// Repair symbols of blocks of `k` symbols whose sums have degree 30, the highest: nothing of them can be
@@ -126,4 +130,75 @@ fn symbols_of_high_degree_make_a_small_decoder_allocate_nothing() {
             assert_eq!(decoder.memory(), memory, "K {k} {path:?}");
         }
     }
+}
+
+/// An object's decoder that has decoded blocks of `k` symbols in turn: of each so many source symbols were lost, and so
+/// many repair symbols of high degree came before others.
+#[derive(Debug)]
+struct Worked {
+    code: Arc<Code>,
+    decoder: ObjectDecoder,
+    blocks: u8,
+}
+
+impl Worked {
+    fn new(k: u32) -> Self {
+        let information = ObjectTransmissionInformation::new(8 * u64::from(k), 1, 8, 1, 1);
+        let decoder = ObjectDecoder::new(information.expect("valid"), 1 << 30).expect("valid");
+        Worked { code: Code::new(k).expect("in range"), decoder, blocks: 0 }
+    }
+
+    fn decode(&mut self, k: u32, lost: u32, of_high_degree_first: usize) {
+        let chosen = of_high_degree(&self.code, k).take(of_high_degree_first);
+        let all = (lost..k).chain(chosen).chain(k..2 * k + 64);
+        for esi in all {
+            let id = PayloadId::new(self.blocks, esi).expect("24 bits");
+            self.decoder.add(id, &[0]).expect("there is room");
+            if self.decoder.wanted(self.blocks) == Ok(0) {
+                break;
+            }
+        }
+        assert_eq!(self.decoder.wanted(self.blocks), Ok(0), "K {k}, {lost} lost");
+        self.blocks += 1;
+    }
+
+    /// The most lost symbols that the decoder takes that path for, if it does at all.
+    fn most_of(&self, k: u32, path: DecodingPath) -> Option<u32> {
+        let shape = BlockShape::new(self.code.clone(), k, 1).expect("in range");
+        let isa = Kernels::detect().isa();
+        (1..=k.min(1_024)).rev().find(|lost| choose(&shape.size(*lost), isa, None) == path)
+    }
+
+    fn check(&self, k: u32, megabytes: u64) {
+        let memory = self.decoder.working_memory();
+        assert!(memory <= megabytes * 100_000, "K {k}: {memory} bytes");
+        // What is documented is no idle number either.
+        assert!(memory >= megabytes * 100_000 / 3, "K {k}: {memory} bytes");
+    }
+}
+
+/// The memory that [`ObjectDecoder`] documents, as tenths of megabytes: by chance, and with symbols chosen with ill intent.
+#[test]
+fn working_memory_is_what_is_documented() {
+    for (k, by_chance, ill_intent) in [(100, 7, 7), (1_000, 30, 60), (10_000, 160, 450)] {
+        let mut worked = Worked::new(k);
+        let paths = [DecodingPath::Dense, DecodingPath::Syndrome];
+        let most = paths.into_iter().filter_map(|path| worked.most_of(k, path));
+        let losses: Vec<u32> = most.chain([1, k]).collect();
+        losses.into_iter().for_each(|lost| worked.decode(k, lost, 0));
+        worked.check(k, by_chance);
+        // With more of them a solution of many symbols is given up.
+        worked.decode(k, k, 3_200.min(k as usize));
+        worked.check(k, ill_intent);
+    }
+}
+
+#[test]
+fn working_memory_of_the_largest_blocks_is_what_is_documented() {
+    let k = MAX_SOURCE_SYMBOLS;
+    let mut worked = Worked::new(k);
+    let most = worked.most_of(k, DecodingPath::Syndrome).expect("of one lost symbol");
+    worked.decode(k, most, 0);
+    worked.decode(k, k, 0);
+    worked.check(k, 1_000);
 }

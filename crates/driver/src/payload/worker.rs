@@ -44,8 +44,8 @@ pub(crate) struct Finish {
 pub(crate) enum BlockResult {
     /// It was handed over. Altered symbols of it that were found.
     HandedOver(Vec<Altered>),
-    /// Its symbols do not determine it.
-    NeedMore,
+    /// Its symbols do not determine it: so many more are wanted.
+    NeedMore(u32),
     /// Whether it is right cannot be told yet.
     Unchecked,
     /// It is wrong, and not known why.
@@ -179,9 +179,8 @@ impl Worker {
     fn finish(&mut self, finish: &mut Finish) -> io::Result<BlockResult> {
         let (block, sink) = (&mut finish.block, &finish.sink);
         if finish.decode && !block.decoded {
-            let outcome = self.codecs.decode(block, &finish.missing)?;
-            if outcome != Decoded::Complete {
-                return Ok(BlockResult::NeedMore);
+            if let Decoded::NeedMore(more) = self.codecs.decode(block, &finish.missing)? {
+                return Ok(BlockResult::NeedMore(more));
             }
         }
         block.decoded = true;
@@ -210,4 +209,61 @@ impl Worker {
 fn guarded<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(io::Error::other("a panic while reading, decoding or writing")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use wellspring_codec::raptorq::Code;
+
+    use crate::wait::Waiter;
+
+    /// Nobody's: nothing is handed over.
+    struct Nowhere;
+
+    impl ObjectSink for Nowhere {
+        fn write_block(&self, _: u64, _: &[u8]) -> io::Result<()> {
+            Err(io::Error::other("a block that cannot be decoded"))
+        }
+    }
+
+    #[test]
+    fn a_worker_says_how_many_symbols_a_block_lacks() {
+        // Of ten source symbols the last two are lost, and the sender chooses repair symbols in which these
+        // have no part: where all else is zero, they are zero.
+        const K: u32 = 10;
+        let source = [&[0; 16][..], &[1, 0, 0, 1]].concat();
+        let mut encoder =
+            BlockEncoder::new(Code::new(K).expect("possible"), K, 2).expect("possible");
+        let mut symbol = [0; 2];
+        let mut useless = (K..).filter(|esi| {
+            encoder.encode(&source, *esi, &mut symbol).expect("possible");
+            symbol == [0; 2]
+        });
+        let mut block = ReceivedBlock::empty(K, 2, source.len());
+        (0..K - 2).for_each(|esi| block.put(esi, &[0; 2], 0));
+        useless.by_ref().take(2).for_each(|esi| block.put(esi, &[0; 2], 0));
+
+        let (done, _) = crossbeam_channel::unbounded();
+        let waker = Waiter::new(true).expect("a poll").waker();
+        let mut worker = Worker {
+            jobs: crossbeam_channel::never(),
+            done,
+            waker,
+            codecs: Codecs::new(Codecs::cache()),
+        };
+        let finish = Finish {
+            block,
+            decode: true,
+            missing: vec![K - 2, K - 1],
+            sink: Arc::new(Nowhere),
+            answered: false,
+            suspects: Vec::new(),
+        };
+        let Done::Finished { outcome, .. } = worker.work(Job::Finish(finish)) else {
+            unreachable!("what a block to finish becomes")
+        };
+        assert!(matches!(outcome, Ok(BlockResult::NeedMore(2))), "{outcome:?}");
+    }
 }

@@ -24,7 +24,7 @@ impl<P: Protocol> Runner<P> {
             let key = (session.key, sbn);
             let determined = host.received.is_determined(key);
             if determined == Some(false) {
-                let done = WorkDone::NeedMore { session: id, sbn };
+                let done = WorkDone::NeedMore { session: id, sbn, more: 1 };
                 self.endpoint.handle_work_done(host.clock.now(), done);
                 continue;
             }
@@ -88,9 +88,9 @@ impl<P: Protocol> Runner<P> {
                 self.on_altered(host, id, &altered);
                 WorkDone::Finished { session: id, sbn }
             }
-            Ok(BlockResult::NeedMore) => {
+            Ok(BlockResult::NeedMore(more)) => {
                 host.received.put_back(key, block);
-                WorkDone::NeedMore { session: id, sbn }
+                WorkDone::NeedMore { session: id, sbn, more }
             }
             Ok(BlockResult::Unchecked) => {
                 host.received.put_back(key, block);

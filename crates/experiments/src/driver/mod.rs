@@ -286,11 +286,11 @@ impl<A: Adapter> Application<A::Endpoint> for Driver<A> {
             return Some(match needs.attempt(session, sbn, symbols) {
                 true => (latency, WorkDone::Finished { session, sbn }),
                 // The decoder works on what comes as it comes: only its last step is waited for.
-                false => (Duration::ZERO, WorkDone::NeedMore { session, sbn }),
+                false => (Duration::ZERO, WorkDone::NeedMore { session, sbn, more: 1 }),
             });
         }
         let done = if DecodeModel::fails(&mut self.random) {
-            WorkDone::NeedMore { session, sbn }
+            WorkDone::NeedMore { session, sbn, more: 1 }
         } else {
             WorkDone::Finished { session, sbn }
         };

@@ -465,7 +465,7 @@ impl EndpointContract for Endpoint {
         let (session, sbn, finished) = match done {
             WorkDone::Finished { session, sbn } => (session, sbn, true),
             // Its driver does not verify blocks one by one.
-            WorkDone::NeedMore { session, sbn } | WorkDone::Wrong { session, sbn, .. } => {
+            WorkDone::NeedMore { session, sbn, .. } | WorkDone::Wrong { session, sbn, .. } => {
                 (session, sbn, false)
             }
         };

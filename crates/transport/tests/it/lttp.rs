@@ -189,7 +189,7 @@ fn the_decoder_is_asked_again_with_every_further_symbol() {
         assert_eq!(deliver(&mut endpoint, symbol(number, 0, number * 3)).1, finish);
         let redundant = deliver(&mut endpoint, symbol(number, 0, number * 3 + 1));
         assert!(matches!(redundant, (Verdict::Drop(_), None)), "the block is being worked on");
-        endpoint.handle_work_done(now, WorkDone::NeedMore { session, sbn: 0 });
+        endpoint.handle_work_done(now, WorkDone::NeedMore { session, sbn: 0, more: 1 });
         number += 1;
     }
     assert_eq!(deliver(&mut endpoint, symbol(number, 0, number * 3)).1, finish);
@@ -296,7 +296,7 @@ proptest! {
             while let Some(Work::Finish { session, sbn, .. }) = endpoint.poll_work() {
                 endpoint.handle_work_done(now, match enough {
                     true => WorkDone::Finished { session, sbn },
-                    false => WorkDone::NeedMore { session, sbn },
+                    false => WorkDone::NeedMore { session, sbn, more: 1 },
                 });
             }
             while endpoint.poll_event().is_some() {}

@@ -244,6 +244,32 @@ mod tests {
         fn noise_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let _ = parse(&bytes);
         }
+
+        #[test]
+        fn noise_with_a_right_check_is_what_is_emitted_or_refused(
+            kind in KIND_SYMBOL..=KIND_HELLO, mut bytes in proptest::collection::vec(any::<u8>(), 12..120),
+            is_exact: bool,
+        ) {
+            let header = [SYMBOL_HEADER_LEN, REPORT_LEN, COMMON_LEN][usize::from(kind - KIND_SYMBOL)];
+            if is_exact {
+                bytes.resize(header + usize::from(kind == KIND_SYMBOL) * bytes.len(), 0x5a);
+                bytes[1] = 0;
+            }
+            bytes[0] = (VERSION << 4) | kind;
+            let checked = header.min(bytes.len());
+            seal(&mut bytes[..checked]);
+            match parse(&bytes) {
+                Ok((cookie, datagram)) => {
+                    let mut again = Vec::new();
+                    emit(cookie, &datagram, &mut again);
+                    prop_assert_eq!(again, bytes);
+                }
+                Err(why) => {
+                    prop_assert_ne!(why, ParseError::BadCheck);
+                    prop_assert!(!is_exact, "{}", why);
+                }
+            }
+        }
     }
 
     #[test]

@@ -240,5 +240,43 @@ mod tests {
         fn noise_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
             let _ = parse(&bytes);
         }
+
+        #[test]
+        fn noise_with_a_right_check_is_what_is_emitted_or_refused(
+            packet_type in DATA..=CLOSE, mut bytes in proptest::collection::vec(any::<u8>(), 8..120),
+            near: bool,
+        ) {
+            let header = match packet_type {
+                DATA => DATA_HEADER_LEN,
+                ACK => COMMON_LEN + 12,
+                NACK | PULL => COMMON_LEN + 4,
+                _ => COMMON_LEN,
+            };
+            bytes[..2].copy_from_slice(&[(VERSION << 4) | KIND, packet_type]);
+            if near {
+                bytes.resize(header + usize::from(packet_type == DATA) * bytes.len(), 0x5a);
+                if packet_type == DATA {
+                    // A number among few, and a payload about as long as announced.
+                    (bytes[8], bytes[12], bytes[18]) = (0, 1, 0);
+                }
+            }
+            let checked = header.min(bytes.len());
+            let check = check_of(&bytes[..checked]);
+            bytes[CHECK_AT..CHECK_AT + 2].copy_from_slice(&check.to_be_bytes());
+            match parse(&bytes) {
+                Ok(Parsed { session, header, payload, trimmed }) => {
+                    let announced = match header {
+                        NdpHeader::Data(_) => u16::from_be_bytes([bytes[18], bytes[19]]),
+                        _ => 0,
+                    };
+                    prop_assert_eq!(trimmed, payload.len() < usize::from(announced));
+                    let mut again = std::vec![0; DATA_HEADER_LEN];
+                    let len = emit_header(session, &header, announced, &mut again);
+                    prop_assert_eq!(&again[..len], &bytes[..len]);
+                    prop_assert_eq!(payload, &bytes[len..]);
+                }
+                Err(why) => prop_assert_ne!(why, ParseError::BadCheck),
+            }
+        }
     }
 }

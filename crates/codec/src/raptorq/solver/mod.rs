@@ -121,6 +121,8 @@ impl Solver {
         let words = self.peeling.inactive.len().div_ceil(64);
         self.words = words;
         self.bits.clear();
+        // Exactly: see `Inverse::make`.
+        capacity::reserve(&mut self.bits, constraints.params.l as usize * words);
         self.bits.resize(constraints.params.l as usize * words, 0);
         for (i, &column) in self.peeling.inactive.iter().enumerate() {
             self.bits[column as usize * words + i / 64] |= 1 << (i % 64);

@@ -440,7 +440,9 @@ impl wellspring_core::Endpoint for Endpoint {
         let Some(&place) = self.places.get(&session) else { return };
         self.with(now, place, |state, cx| match (state, done) {
             (Session::Receiving(r), WorkDone::Finished { sbn, .. }) => r.on_finished(cx, sbn),
-            (Session::Receiving(r), WorkDone::NeedMore { sbn, .. }) => r.on_need_more(cx, sbn),
+            (Session::Receiving(r), WorkDone::NeedMore { sbn, more, .. }) => {
+                r.on_need_more(cx, sbn, more);
+            }
             (Session::Receiving(r), WorkDone::Wrong { sbn, more, .. }) => r.on_wrong(cx, sbn, more),
             (Session::Sending(_), _) => {}
         });

@@ -10,6 +10,10 @@ use crate::scdp::Share;
 /// stops asking at eight times K, and asks for K and one more at a time.
 const WRONG_FACTOR: u32 = 10;
 
+/// Failed attempts to decode a block after each of which as few more symbols will do as the decoder says.
+/// Symbols that came by chance fail so often once in 10^12 blocks (RFC 6330, section 5.8).
+const PATIENCE: u32 = 3;
+
 /// What became of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Intake {
@@ -39,8 +43,10 @@ pub(super) enum Phase {
 pub(super) struct Block {
     pub(super) source_symbols: u32,
     /// Distinct symbols needed before the next attempt: K, and K + o once loss is seen
-    /// (SCDP §IV-G), one more after each failed attempt.
+    /// (SCDP §IV-G), more after each failed attempt.
     pub(super) target: u32,
+    /// Attempts to decode it that failed.
+    failures: u32,
     pub(super) received: u32,
     received_source: u32,
     /// Credits granted for this block and counted on.
@@ -65,6 +71,7 @@ impl Block {
     pub(super) fn reset(&mut self, source_symbols: u32) {
         self.source_symbols = source_symbols;
         self.target = source_symbols;
+        self.failures = 0;
         self.received = 0;
         self.received_source = 0;
         self.expected = 0;
@@ -115,6 +122,19 @@ impl Block {
     pub(super) fn most_symbols(&self, extra_symbols: u32) -> u32 {
         let factor = if self.wrong { WRONG_FACTOR } else { 1 };
         self.source_symbols.saturating_mul(factor).saturating_add(extra_symbols)
+    }
+
+    /// Aims at so many more symbols after a failed attempt, and at ever more once chance does not explain
+    /// the failures: each attempt is a whole solution, and a sender can choose symbols that say nothing new. The last
+    /// attempt is made with as many as there may be; false after it.
+    pub(super) fn aim_after_failure(&mut self, more: u32, extra_symbols: u32) -> bool {
+        self.failures += 1;
+        let most = self.most_symbols(extra_symbols);
+        let doublings = self.failures.saturating_sub(PATIENCE);
+        let step = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX).max(more);
+        let is_open = self.received < most;
+        self.target = self.received.saturating_add(step).min(most);
+        is_open
     }
 
     pub(super) fn deficit(&self) -> u32 {

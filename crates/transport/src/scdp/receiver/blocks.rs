@@ -333,17 +333,17 @@ impl BlockWindow {
         Some(decode)
     }
 
-    /// Decoding failed: aim at one more symbol (SCDP Algorithm 2, line 53). False when that would
-    /// pass the limit, or the block was not being decoded.
-    pub(super) fn need_more(&mut self, sbn: u32) -> bool {
+    /// Decoding failed for want of so many more symbols: aims at them, which are one after an honest
+    /// failure (SCDP Algorithm 2, line 53). False when the block has as many as it may have, or was not
+    /// being decoded.
+    pub(super) fn need_more(&mut self, sbn: u32, more: u32) -> bool {
         let extra_symbols = self.extra_symbols;
         let Some(block) = self.block(sbn) else { return false };
         if block.phase != (Phase::Finishing { decode: true }) {
             return false;
         }
         block.phase = Phase::Filling;
-        block.target = block.received + 1;
-        if block.target > block.most_symbols(extra_symbols) {
+        if !block.aim_after_failure(more, extra_symbols) {
             return false;
         }
         self.wants_again(sbn);

@@ -370,10 +370,10 @@ impl Receiver {
         }
     }
 
-    /// A block did not decode.
-    pub(super) fn on_need_more(&mut self, cx: &mut Context<'_>, sbn: u32) {
+    /// A block did not decode: it wants so many more symbols.
+    pub(super) fn on_need_more(&mut self, cx: &mut Context<'_>, sbn: u32, more: u32) {
         self.failed_decodes += 1;
-        if !self.blocks.need_more(sbn) {
+        if !self.blocks.need_more(sbn, more) {
             self.fail(cx, FailReason::Exhausted);
         }
     }

@@ -106,6 +106,46 @@ proptest! {
     }
 
     #[test]
+    fn noise_with_right_checks_never_panics(
+        kind in KIND_SYMBOL..=KIND_CLOSE + 1,
+        mut bytes in prop::collection::vec(any::<u8>(), CORE_LEN..120),
+        near: bool,
+    ) {
+        bytes[0] = (VERSION << 4) | kind;
+        if near {
+            // Few bits that have a meaning are wrong.
+            bytes[1] &= FLAG_SYN | FLAG_FIN | FLAG_OPTIONS;
+            bytes.resize(HEADER_WITH_OPTIONS_LEN + bytes.len() / 2, 0x5a);
+            (bytes[22], bytes[38]) = (0, bytes[38] % 4);
+            bytes[12..15].fill(0);
+            bytes[15] %= 8;
+            bytes[24] &= 1;
+        }
+        if kind == KIND_SYMBOL && bytes.len() >= HEADER_LEN {
+            let has_options = bytes[1] & FLAG_OPTIONS != 0;
+            let options = bytes.get(HEADER_LEN..HEADER_WITH_OPTIONS_LEN).filter(|_| has_options);
+            bytes[FLAGS_AT] = options.map_or(0, check_of_options);
+            bytes[SECOND_CHECK_AT] = second_check_of(&bytes);
+        } else if bytes.len() > FLAGS_AT {
+            bytes[FLAGS_AT] &= !TAG_FOLLOWS;
+        }
+        let checked_len = match kind {
+            KIND_PULL if bytes[1] & FLAG_DIRECTED != 0 => DIRECTED_PULL_LEN,
+            KIND_PULL => HEADER_LEN,
+            _ => CORE_LEN,
+        };
+        let check = check_of(&bytes[..checked_len.min(bytes.len())]);
+        bytes[2..4].copy_from_slice(&check.to_be_bytes());
+        match parse(&bytes) {
+            Ok(parsed) => {
+                prop_assert!(parsed.payload.len() < bytes.len());
+                prop_assert!(!parsed.trimmed || kind == KIND_SYMBOL);
+            }
+            Err(why) => prop_assert_ne!(why, ParseError::BadCheck),
+        }
+    }
+
+    #[test]
     fn a_flipped_bit_in_the_header_is_noticed(
         (header, digest) in header(), session: u32, bit: u16,
     ) {

@@ -48,7 +48,7 @@ fn loss_raises_the_target_to_k_plus_2_and_failure_by_1() {
     }
     window.settle(0);
     assert_eq!(window.receive(0, 7), Intake::Finishable { decode: true });
-    assert!(window.need_more(0));
+    assert!(window.need_more(0, 1));
     assert_eq!(window.next_wanting(Share::WHOLE, |_| true), Some((0, 1)));
     window.ask(0, 0, 1, true);
     window.settle(0);
@@ -82,20 +82,68 @@ fn open_blocks_are_bounded_until_they_are_handed_over() {
     assert_eq!(window.next_wanting(Share::WHOLE, |_| true), Some((2, 1)));
 }
 
-#[test]
-fn a_block_that_never_decodes_is_given_up() {
-    let mut window = window(1, 1, 1);
-    window.next_wanting(Share::WHOLE, |_| true);
-    let mut attempts = 0;
-    for esi in 1.. {
+/// Symbols that a block of K symbols has at each attempt to decode it, if all of them fail for want of one
+/// more. Symbols beyond K are taken from `first_esi` on.
+fn failing_attempts(window: &mut BlockWindow, first_esi: u32) -> Vec<u32> {
+    let mut attempts = Vec::new();
+    for esi in first_esi.. {
         if let Intake::Finishable { decode: true } = window.receive(0, esi) {
-            attempts += 1;
-            if !window.need_more(0) {
-                break;
+            attempts.push(window.open(0).received);
+            if !window.need_more(0, 1) {
+                return attempts;
             }
         }
     }
-    assert_eq!(attempts, 9, "K = 1 and eight more");
+    unreachable!("a block has a bound")
+}
+
+#[test]
+fn a_block_that_never_decodes_is_given_up_after_a_few_attempts() {
+    for (k, extra) in [(1, 8), (10, 64), (1_000, 64), (1_000, 2_000)] {
+        let object = ObjectInfo::new(u64::from(k) * 10, 10, k, 0);
+        let mut window = BlockWindow::new(object, 2, extra, 1);
+        window.next_wanting(Share::WHOLE, |_| true);
+        let attempts = failing_attempts(&mut window, k);
+        assert_eq!(attempts[..3], [k, k + 1, k + 2], "failures by chance are overcome at once");
+        assert_eq!(attempts.last(), Some(&(k + extra)), "{attempts:?}");
+        // Three, twice as much more before each of the others, and the last.
+        let most = 3 + extra.ilog2() as usize + 2;
+        assert!(attempts.len() <= most, "{attempts:?}");
+    }
+}
+
+#[test]
+fn a_block_with_wrong_bytes_takes_a_few_attempts_too() {
+    let k = 1_000;
+    let mut window = window(k, 1, 4);
+    window.next_wanting(Share::WHOLE, |_| true);
+    (0..k).for_each(|esi| {
+        window.receive(0, esi);
+    });
+    assert!(window.wrong(0, 1));
+    let attempts = failing_attempts(&mut window, k);
+    assert_eq!(attempts.last(), Some(&(10 * k + 8)));
+    assert!(attempts.len() < 20, "{attempts:?}");
+}
+
+#[test]
+fn as_many_more_are_awaited_as_the_decoder_says() {
+    let mut window = window(100, 1, 4);
+    window.next_wanting(Share::WHOLE, |_| true);
+    (1..=100).for_each(|esi| {
+        window.receive(0, esi);
+    });
+    assert!(window.need_more(0, 6));
+    assert_eq!(window.open(0).deficit(), 6);
+    (101..=106).for_each(|esi| {
+        window.receive(0, esi);
+    });
+    // Two more is all there may be: the last attempt is made with these.
+    assert!(window.need_more(0, 6));
+    assert_eq!(window.open(0).deficit(), 2);
+    assert_eq!(window.receive(0, 107), Intake::Kept);
+    assert_eq!(window.receive(0, 108), Intake::Finishable { decode: true });
+    assert!(!window.need_more(0, 6));
 }
 
 #[test]
