@@ -27,8 +27,8 @@ ABOUT = {
               "is how many links' worth of payload arrives. No host knows that a dead link is dead; one that dies does so at half time."),
     "group": ("A group", "A put by multicast to three hosts on a bridge with links of 1 Gbit/s; each host loses part of all frames. "
               "Seconds from the command's start to its end, when all three have the object whole. rsync runs three copies at one time."),
-    "slow": ("A slow member", "The same while one of three has a link of 2 Mbit/s: seconds until the two others have it. A peer that waits "
-             "for the slow one is given ten seconds."),
+    "slow": ("A slow member", "The same while one of three has a link of 2 Mbit/s: seconds until two of them have it, "
+             "also by the peers, which have ten seconds. rsync sends three copies at one time; the multicast peers see to all three."),
     "fetch": ("A fetch from three", "One object from three servers over links of 1 Gbit/s, whole process. One server is slow, killed, "
               "frozen (SIGSTOP) or killed and started again after 0.3 s. aria2c fetches parts from three nginx and has ten "
               "seconds of patience with one, as ours."),
