@@ -9,7 +9,7 @@ import threading
 from . import peers
 from .networks import HOMES_A, PATHS_A, Homes, Hosts, Paths
 from .rows import Row, in_turns, label
-from .system import BUILDS, Failure, number, random_file
+from .system import BUILDS, Failure, number, random_file, same_bytes
 
 # A symbol's payload, and its bytes on a path with the headers of SCDP, UDP, IP and Ethernet.
 PAYLOAD, ON_WIRE = 1376, 1376 + 24 + 28 + 14
@@ -193,6 +193,8 @@ def pulls(args):
                     finally:
                         for server in servers:
                             port.stop(server)
+                    if not same_bytes(copy, port.objects / "object"):
+                        raise Failure("the bytes differ")
                     report = json.loads(out)
                     return {"value": 100 * report["overhead_sent"], "mbps": report["goodput_bits_per_second"] / 1e6}
                 row = Row("pulls", f"at {times}x the port, {'trims' if trims else 'drops'}", "% beyond", "less",

@@ -1,5 +1,6 @@
 """One bottleneck with delay and loss: a fetch and a put alone, and beside TCP."""
 
+import itertools
 import json
 import time
 
@@ -9,10 +10,26 @@ from .rows import Row, in_turns, label, of
 from .system import BUILDS, LAB, Failure, number, numbers, random_file
 
 GROUP = "239.255.87.1:4720"
+# Cases that are measured if none are named: round trips [ms], and losses of the links where nothing else uses them.
+ALONE, PUT = ("2,80,240", "0,0.01,0.05"), ("2,100", "0,0.01")
+BESIDE = {"get": "0.2,10,60", "put": "10,60", "group": "0.2,2,60,100"}
+WAYS = "get,group"
 
 
 def percent(part):
     return f"{part * 100:g} %"
+
+
+def case_alone(rtt, loss):
+    return f"RTT {rtt:g} ms, {percent(loss)} lost"
+
+
+def case_beside(way, flows, congestion, rtt):
+    return f"{way} beside {flows} {congestion}, {rtt:g} ms"
+
+
+def case_put(hosts, rtt, loss):
+    return f"{hosts} host{'s'[:hosts - 1]}, {case_alone(rtt, loss)}"
 
 
 def progress(lines):
@@ -113,6 +130,8 @@ class Link(LongLink):
         finally:
             self.stop(server)
         report = json.loads(out)
+        if report["whole"]:
+            self.check(self.dir / "copy")
         note = None if report["whole"] else f"cut at {self.args.patience_peer:g} s"
         return {"value": report["goodput_bits_per_second"] / 1e6, "note": note}
 
@@ -122,8 +141,8 @@ def alone(args):
     size = args.size or "60M"
     with Link(args, size) as link:
         link.serve_object()
-        for rtt in numbers(args.rtt or "2,80,240"):
-            for loss in numbers(args.loss or "0,0.01,0.05"):
+        for rtt in numbers(args.rtt or ALONE[0]):
+            for loss in numbers(args.loss or ALONE[1]):
                 link.emulate(rtt, loss)
                 contestants = peers.with_builds(lambda program, start=rtt / 100: link.fetch(program, start))
                 for congestion in args.peer.split(","):
@@ -131,7 +150,7 @@ def alone(args):
                         contestants[congestion] = lambda cc=congestion: link.file(cc)
                     if peers.present("quic"):
                         contestants[f"quic {congestion}"] = lambda cc=congestion: link.quic(cc)
-                case = f"RTT {rtt:g} ms, {percent(loss)} lost"
+                case = case_alone(rtt, loss)
                 results = in_turns(contestants, args.rounds or 3)
                 yield Row("alone", case, "Mbit/s", "more", results).ask("no slower than TCP BBR", least=1.0, of="bbr")
                 settled = of({label(build): results[label(build)] for build in BUILDS}, "settled_mbps")
@@ -143,16 +162,15 @@ def alone(args):
 def beside(args):
     """Our share of a bottleneck that TCP uses too, fetching from it or putting to one host or a group."""
     size = args.size or "40M"
-    ways = {"get": ("0.2,10,60", Link.fetch), "put": ("10,60", lambda link, program: link.put(program, 1)),
-            "group": ("0.2,2,60,100", lambda link, program: link.put(program, 3))}
+    ways = {"get": Link.fetch, "put": lambda link, program: link.put(program, 1), "group": lambda link, program: link.put(program, 3)}
     with Link(args, size) as link:
         link.serve_object()
-        for way in (args.way or "get,group").split(","):
-            for rtt in numbers(args.rtt or ways[way][0]):
+        for way in (args.way or WAYS).split(","):
+            for rtt in numbers(args.rtt or BESIDE[way]):
                 for congestion, flows in beside_what(args, way):
                     link.emulate(rtt)
                     share = lambda run, *more: beside_share(link, args, congestion, flows, run, *more)
-                    contestants = {label(program): lambda program=program: share(ways[way][1], link, program) for program in BUILDS}
+                    contestants = {label(program): lambda program=program: share(ways[way], link, program) for program in BUILDS}
                     if way == "get":
                         # A TCP flow in our place shows what these flows leave to one of their kind.
                         for other in args.peer.split(","):
@@ -163,8 +181,18 @@ def beside(args):
                     if congestion != "cubic":
                         least, most = 100 / (1 + 2 * flows), 100 * 2 / (2 + flows)
                         reach = f"within 2x ({least:.0f}-{most:.0f} %)"
-                    yield Row("beside", f"{way} beside {flows} {congestion}, {rtt:g} ms", "% of both", "fair",
+                    yield Row("beside", case_beside(way, flows, congestion, rtt), "% of both", "fair",
                               in_turns(contestants, args.rounds or 3), fair=fair).ask(reach, least, most)
+
+
+def expected():
+    """Cases by scenario that are measured if none are named."""
+    lossy = lambda defaults: itertools.product(numbers(defaults[0]), numbers(defaults[1]))
+    flows = {"get": [("cubic", 1), ("cubic", 4), ("bbr", 1)], "group": [("cubic", 1)]}
+    return {"alone": [case_alone(rtt, loss) for rtt, loss in lossy(ALONE)],
+            "beside": [case_beside(way, count, congestion, rtt) for way in WAYS.split(",") for rtt in numbers(BESIDE[way])
+                       for congestion, count in flows[way]],
+            "put": [case_put(hosts, rtt, loss) for rtt, loss in lossy(PUT) for hosts in (1, 3)]}
 
 
 def beside_what(args, way):
@@ -209,13 +237,13 @@ def put(args):
     """A put over the long link to one host and to a group of three there, and as much by the kernel's TCP to each."""
     size = args.size or "20M"
     with Link(args, size) as link:
-        for rtt in numbers(args.rtt or "2,100"):
-            for loss in numbers(args.loss or "0,0.01"):
+        for rtt in numbers(args.rtt or PUT[0]):
+            for loss in numbers(args.loss or PUT[1]):
                 for hosts in (1, 3):
                     link.emulate(rtt, loss)
                     contestants = {label(program): lambda program=program: link.put(program, hosts) for program in BUILDS}
                     for congestion in args.peer.split(","):
                         if peers.present("nginx", "curl"):
                             contestants[congestion] = lambda cc=congestion, hosts=hosts: link.file(cc, hosts)
-                    yield Row("put", f"{hosts} host{'s'[:hosts - 1]}, RTT {rtt:g} ms, {percent(loss)} lost", "Mbit/s", "more",
+                    yield Row("put", case_put(hosts, rtt, loss), "Mbit/s", "more",
                               in_turns(contestants, args.rounds or 3))

@@ -134,7 +134,9 @@ class Row:
             return f"missed by {100 * short:.{0 if short >= 0.1 else 1}f} %" if short else verdict
         if verdict == "no verdict":
             return f"no verdict without {', '.join(goal.of for goal in self.goals if goal.of and self.value(goal.of) is None)}"
-        return "met in one round" if verdict == "met" and len(self.rounds()) == 1 else verdict
+        if verdict == "met" and not self.of_all_rounds and len(self.rounds()) < 2:
+            return "met in one round" if self.rounds() else "met by the median"
+        return verdict
 
     def as_json(self):
         fields = {name: value for name, value in dataclasses.asdict(self).items() if name != "met"}
@@ -152,7 +154,7 @@ class Row:
 
     def cells(self):
         """Scenario, case, ours with its unit, ratio, best peer, others, reach."""
-        show = lambda who: f"{who} {shown(self.results[who])}"
+        show = lambda who: f"{who} {shown(self.results[who], of_all_rounds=self.of_all_rounds)}"
         best, ratio = self.best(), self.ratio()
         others = [show(who) for who in self.results if who not in (best, label(BUILDS[0]))]
         ours = shown(self.results.get(label(BUILDS[0]), {"value": None}), self.unit, self.of_all_rounds)
