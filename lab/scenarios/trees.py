@@ -6,6 +6,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -245,6 +246,14 @@ def again(args):
             yield Row("again", f"{args.files} files, {case}", "s", "less", results).ask("<= rsync's time", most=1, of="rsync")
 
 
+def still_running(child, how=signal.SIGKILL):
+    """Ends a program; whether it had not ended by itself."""
+    ran = child.poll() is None
+    child.send_signal(how)
+    # One that ended between the two is no other than one that had ended before.
+    return child.wait() != 0 and ran
+
+
 def killed(args):
     """A fetch that is killed when half is there, and run again: what is moved twice."""
     with Place(args) as place:
@@ -262,16 +271,19 @@ def killed(args):
                 symbol = step.get("symbol_size", symbol)
                 if step.get("done", 0) >= size // 2:
                     break
-            child.kill()
-            child.wait()
+            killed = still_running(child)
             # What was sent until then, and so at least what was there: what was on the way and what was sent for losses counts as
             # moved again.
             sent = place.symbols_sent() * symbol
             seconds, report = peers.timed(lambda: get(program, address, place.copy))
+            moved = place.symbols_sent() * symbol - sent
             place.stop(server)
             place.compare()
-            moved = report["bytes_fetched"] - report["bytes_resumed"]
-            return {"value": max(0, 100 * (sent + moved - size) / size), "seconds": seconds, "sent_mb": sent / MB, "then_mb": moved / MB,
+            if not killed:
+                raise Failure("the fetch had ended before it could be killed: take a larger tree")
+            again = max(0, 100 * (sent + moved - size) / size)
+            return {"value": again, "seconds": seconds, "sent_mb": sent / MB, "then_mb": moved / MB,
+                    "fetched_mb": (report["bytes_fetched"] - report["bytes_resumed"]) / MB,
                     "note": f"{sent / MB:.0f} MB sent, then {moved / MB:.0f} MB"}
 
         def rsync():
@@ -284,8 +296,8 @@ def killed(args):
                 time.sleep(0.02)
                 with contextlib.suppress(FileNotFoundError):
                     there = on_disk()
-            child.terminate()
-            child.wait()
+            if not still_running(child, signal.SIGTERM):
+                raise Failure("the fetch had ended before it could be stopped: take a larger tree")
             there = on_disk()
             told = run("rsync", "-a", "--partial", "--stats", daemon, f"{place.copy}/")
             literal = next(line for line in told.splitlines() if line.startswith("Literal data"))
