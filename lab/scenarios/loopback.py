@@ -175,6 +175,7 @@ def first(args):
     """The first byte of an object of 4 KB, from the start of the program to a pipe."""
     with Loopback(args, {"tiny": 4096}) as place:
         place.serve()
+        content = (place.objects / "tiny").read_bytes()
 
         def run(who):
             started = time.monotonic()
@@ -182,9 +183,13 @@ def first(args):
             with contextlib.closing(program.stdout):
                 byte = program.stdout.read(1)
                 seconds = time.monotonic() - started
+                rest = program.stdout.read()
+            status = program.wait(timeout=args.patience)
             place.stop(program)
-            if not byte:
-                raise Failure("nothing came")
+            if status:
+                raise Failure(f"exit status {status}")
+            if byte + rest != content:
+                raise Failure("the bytes differ")
             return {"value": seconds * 1e3}
 
         def nothing():

@@ -169,8 +169,8 @@ def tar(place):
     place.copy.mkdir()
     port = free_port()
     started = time.monotonic()
-    receiver = subprocess.Popen(f"socat -u TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr - | tar -x -C '{place.copy}'", shell=True)
-    sender = subprocess.run(f"tar -c -C '{place.source}' . | socat -u - TCP:127.0.0.1:{port},retry=200,interval=0.01", shell=True)
+    receiver = subprocess.Popen(f"socat -b 1048576 -u TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr - | tar -x -C '{place.copy}'", shell=True)
+    sender = subprocess.run(f"tar -c -C '{place.source}' . | socat -b 1048576 -u - TCP:127.0.0.1:{port},retry=200,interval=0.01", shell=True)
     if receiver.wait() or sender.returncode:
         raise Failure("tar or socat failed")
     return {"value": time.monotonic() - started}
