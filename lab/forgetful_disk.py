@@ -144,6 +144,8 @@ class ForgetfulDisk:
         self.pending, self.synced = [], 0
         self.next_number = ROOT + 1
         self.faults, self.calls, self.is_off, self.ends = {}, 0, False, None
+        # How many calls have failed, or were somebody's last.
+        self.struck = 0
         self.listings = []
         # Whether a sync of anything brings all names onto the disk that were changed before, as one journal does.
         self.has_journal = rng.random() < 0.5
@@ -273,6 +275,7 @@ class ForgetfulDisk:
             raise OSError(errno.EIO, "off")
         if kind and self.ends and self.calls >= self.ends[0]:
             (_, what, number), self.ends = self.ends, None
+            self.struck += 1
             is_done = self.rng.random() < 0.5 or number != signal.SIGKILL
             answer = self._do(call, node, body) if is_done else None
             if what == "power":
@@ -287,6 +290,7 @@ class ForgetfulDisk:
         return self._do(call, node, body)
 
     def _fail(self, call, node, body):
+        self.struck += 1
         if call == SYNCFS:
             for inode in self.inodes.values():
                 if inode.writes and self.rng.random() < 0.5:

@@ -9,7 +9,7 @@ import threading
 from . import peers
 from .networks import HOMES_A, PATHS_A, Homes, Hosts, Paths
 from .rows import Row, in_turns, label
-from .system import BUILDS, Failure, number, random_file
+from .system import BUILDS, Failure, number, random_file, same_bytes
 
 # A symbol's payload, and its bytes on a path with the headers of SCDP, UDP, IP and Ethernet.
 PAYLOAD, ON_WIRE = 1376, 1376 + 24 + 28 + 14
@@ -42,19 +42,22 @@ def paths(args):
                     "cpu_s_per_gb": report["cpu_seconds"] / (number(size) / 1e9)}
 
         def tcp(congestion, flows, way):
-            took = peers.tcp(net, congestion, size, args.patience_peer, PATHS_A, flows, back=way == "get")
+            if way == "get":
+                took = peers.tcp_ranges(net, congestion, objects, "object", args.patience_peer, PATHS_A, flows)
+            else:
+                took = peers.tcp(net, congestion, size, args.patience_peer, PATHS_A, flows, back=False)
             return {**took, "value": took["value"] * 1e6 / worth}
         for dead in (None, 0)[:1 if args.lines == 1 else 2]:
             net.kill_path(dead)
             for way, ports in itertools.product((args.way or "get").split(","), map(int, args.ports.split(","))):
                 contestants = {label(program): lambda program=program: move(program, ports, way) for program in BUILDS}
-                for congestion in args.peer.split(","):
+                for congestion in args.peer.split(",") if way == "put" or peers.present("nginx", "curl") else []:
                     contestants[f"{congestion} x{ports}"] = lambda cc=congestion: tcp(cc, ports, way)
                 case = f"{way}, {args.lines} paths, {ports} port{'s'[:ports - 1]}" + ("" if dead is None else ", one dead")
-                row = Row("paths", case, "paths", "more", in_turns(contestants, args.rounds or 1))
+                row = Row("paths", case, "paths", "more", in_turns(contestants, args.rounds or 3))
                 if (way, ports, args.lines) == ("get", 16, 4):
                     least = 3.6 if dead is None else 2.7
-                    row.reach, row.met = f">= {least}", bool(row.value() and row.value() >= least)
+                    row.ask(f">= {least}", least)
                 yield row
 
 
@@ -107,7 +110,7 @@ def homes(args):
                 contestants.update({congestion: lambda cc=congestion: tcp(cc, way) for congestion in args.peer.split(",")})
             row = Row("homes", f"{way}, two links, {trouble}", "links", "more", in_turns(contestants, args.rounds or 3))
             if trouble in goals:
-                row.reach, row.met = f">= {goals[trouble]}", bool(row.value() and row.value() >= goals[trouble])
+                row.ask(f">= {goals[trouble]}", goals[trouble])
             yield row
 
 
@@ -169,9 +172,7 @@ def incast(args):
                 case, limits = f"{senders} x {size / 1000:g} KB, {'trims' if trims else 'drops'}", (1.15, 1.4) if trims else (1.3, 2.0)
                 for what, value, limit in (("p50", statistics.median, limits[0]), ("p99", max, limits[1])):
                     ranked = {who: {**result, "value": result["value"] and value(result["rounds"])} for who, result in results.items()}
-                    row = Row("incast", f"{case}, {what}", "of ideal", "less", ranked, f"<= {limit}")
-                    row.met = bool(row.value() and row.value() <= limit)
-                    yield row
+                    yield Row("incast", f"{case}, {what}", "of ideal", "less", ranked, of_all_rounds=True).ask(f"<= {limit}", most=limit)
 
 
 def pulls(args):
@@ -192,10 +193,12 @@ def pulls(args):
                     finally:
                         for server in servers:
                             port.stop(server)
+                    if not same_bytes(copy, port.objects / "object"):
+                        raise Failure("the bytes differ")
                     report = json.loads(out)
                     return {"value": 100 * report["overhead_sent"], "mbps": report["goodput_bits_per_second"] / 1e6}
                 row = Row("pulls", f"at {times}x the port, {'trims' if trims else 'drops'}", "% beyond", "less",
-                          in_turns(peers.with_builds(fetch), args.rounds or 1))
+                          in_turns(peers.with_builds(fetch), args.rounds or 3))
                 if trims and times == 2:
-                    row.reach, row.met = "<= 10 %", row.value() is not None and row.value() <= 10
+                    row.ask("<= 10 %", most=10)
                 yield row

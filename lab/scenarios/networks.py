@@ -93,6 +93,8 @@ class Hosts(Spaces):
                 if sh(*self.inside(self.hosts[0]), sys.executable, "-c", KNOCK, self.address(host)).strip() == "111":
                     break
                 time.sleep(0.05)
+            else:
+                sys.exit(f"{host} cannot be reached over the software switch")
 
 
 # Ends of the parallel paths.

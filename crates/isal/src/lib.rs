@@ -37,6 +37,11 @@ impl fmt::Debug for Library {
     }
 }
 
+/// The version in the name of the library's file, by a list of what is mapped into memory.
+fn version_in(maps: &str) -> Option<&str> {
+    maps.lines().find_map(|line| Some(line.trim_end().rsplit_once("/libisal.so.")?.1))
+}
+
 /// A matrix of coefficients prepared for products: `rows` outputs of `columns` inputs.
 #[derive(Clone, Debug)]
 pub struct Matrix {
@@ -46,8 +51,13 @@ pub struct Matrix {
 }
 
 impl Library {
-    /// The version of the interface spoken here.
-    pub const VERSION: &str = "2";
+    /// The version that the library's file has in its name, such as 2.0.30; of the interface alone
+    /// where the system does not say from which file it is.
+    #[must_use]
+    pub fn version(&self) -> String {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        version_in(&maps).unwrap_or("2").to_owned()
+    }
 
     /// Loads the library; `None` if it is not installed, or is another one by that name.
     #[must_use]
@@ -149,5 +159,16 @@ impl Library {
                 to.as_mut_ptr(),
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_version_is_that_of_the_file_that_is_loaded() {
+        let maps = "7f00-7f01 r--p 00000000 08:01 7 /usr/lib/libc.so.6\n\
+                    7f02-7f03 r-xp 00000000 08:01 9 /usr/lib/x86_64-linux-gnu/libisal.so.2.0.30\n";
+        assert_eq!(super::version_in(maps), Some("2.0.30"));
+        assert_eq!(super::version_in("7f00-7f01 r--p 00000000 08:01 7 /usr/lib/libc.so.6"), None);
     }
 }

@@ -1,9 +1,10 @@
 //! `wellspring-lab quic`: files over QUIC by quinn, to compare transfers with.
 
 use std::collections::VecDeque;
+use std::error::Error;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +14,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use quinn::congestion::{BbrConfig, CubicConfig};
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{
-    ClientConfig, Connection, Endpoint, RecvStream, SendStream, ServerConfig, TransportConfig,
+    ClientConfig, Connection, Endpoint, EndpointConfig, RecvStream, SendStream, ServerConfig,
+    TransportConfig,
 };
-use quinn::{IdleTimeout, VarInt};
+use quinn::{IdleTimeout, MtuDiscoveryConfig, TokioRuntime, VarInt};
 use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rustix::net::sockopt;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
@@ -40,6 +43,10 @@ const PIECE: usize = 256 << 10;
 const NAME: usize = 4 << 10;
 /// Objects being fetched at one time: quinn allows 100 streams.
 const AT_ONCE: usize = 64;
+/// Buffers of the sockets \[bytes\], as ours.
+const BUFFER: usize = 4 << 20;
+/// Longest datagram \[bytes\]: as ours, more than Ethernet's where the path takes it, as over loopback.
+const DATAGRAM: u16 = 8_960;
 
 /// Move files over QUIC, as a peer to measure against.
 #[derive(Args, Clone, Debug)]
@@ -109,15 +116,42 @@ pub fn run(args: QuicArgs, runtime: &Runtime) -> Result<(), Failed> {
     }
 }
 
-fn failed(what: &str, error: impl std::fmt::Display) -> Failed {
-    Failed::other(format!("{what}: {error}"))
+/// The error with all that it came from.
+fn failed(what: &str, error: &dyn Error) -> Failed {
+    let mut said = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        said.push(error.to_string());
+        cause = error.source();
+    }
+    said.dedup();
+    Failed::other(format!("{what}: {}", said.join(": ")))
+}
+
+/// A socket of this host, with the room that ours has.
+fn endpoint(bind: SocketAddr, server: Option<ServerConfig>) -> Result<Endpoint, Failed> {
+    let at = |error: io::Error| Failed::system(bind, &error);
+    let socket = UdpSocket::bind(bind).map_err(at)?;
+    // Beyond the system's limit only root may go, and up to it whoever asks.
+    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, BUFFER).map_err(|e| at(e.into()))?;
+    }
+    if sockopt::set_socket_send_buffer_size_force(&socket, BUFFER).is_err() {
+        sockopt::set_socket_send_buffer_size(&socket, BUFFER).map_err(|e| at(e.into()))?;
+    }
+    let mut config = EndpointConfig::default();
+    config.max_udp_payload_size(DATAGRAM).map_err(|e| failed("datagrams", &e))?;
+    Endpoint::new(config, server, socket, Arc::new(TokioRuntime)).map_err(at)
 }
 
 fn transport(congestion: Congestion) -> Result<Arc<TransportConfig>, Failed> {
     let mut transport = TransportConfig::default();
     transport.stream_receive_window(VarInt::from_u32(WINDOW));
     transport.receive_window(VarInt::from_u32(WINDOW)).send_window(u64::from(WINDOW));
-    let idle = IdleTimeout::try_from(Duration::from_secs(10)).map_err(|e| failed("timeout", e))?;
+    let idle = IdleTimeout::try_from(Duration::from_secs(10)).map_err(|e| failed("timeout", &e))?;
+    let mut discovery = MtuDiscoveryConfig::default();
+    discovery.upper_bound(DATAGRAM);
+    transport.mtu_discovery_config(Some(discovery));
     transport.max_idle_timeout(Some(idle));
     match congestion {
         Congestion::Cubic => {
@@ -129,7 +163,7 @@ fn transport(congestion: Congestion) -> Result<Arc<TransportConfig>, Failed> {
 }
 
 async fn serve(args: ServeArgs) -> Result<(), Failed> {
-    let bad = |error: &dyn std::fmt::Display| failed("certificate", error);
+    let bad = |error: &dyn Error| failed("certificate", error);
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(["localhost".to_owned()]).map_err(|error| bad(&error))?;
     let key = PrivateKeyDer::Pkcs8(signing_key.serialize_der().into());
@@ -143,8 +177,7 @@ async fn serve(args: ServeArgs) -> Result<(), Failed> {
     let tls = QuicServerConfig::try_from(tls).map_err(|error| bad(&error))?;
     let mut config = ServerConfig::with_crypto(Arc::new(tls));
     config.transport_config(transport(args.congestion)?);
-    let endpoint =
-        Endpoint::server(config, args.bind).map_err(|error| Failed::system(args.bind, &error))?;
+    let endpoint = endpoint(args.bind, Some(config))?;
     let dir: Arc<Path> = args.dir.into();
     Interrupt::new()?
         .guard(async {
@@ -205,7 +238,9 @@ async fn get(args: GetArgs) -> Result<(), Failed> {
                 running.spawn(fetch(connection.clone(), name, path, received.clone()));
             }
             match running.join_next().await {
-                Some(done) => done.map_err(|e| failed("task", e))?.map_err(|e| failed("get", e))?,
+                Some(done) => {
+                    done.map_err(|e| failed("task", &e))?.map_err(|e| failed("get", &e))?;
+                }
                 None => break,
             }
         }
@@ -229,7 +264,7 @@ async fn get(args: GetArgs) -> Result<(), Failed> {
 }
 
 async fn connect(server: SocketAddr) -> Result<Connection, Failed> {
-    let bad = |error: &dyn std::fmt::Display| failed("connection", error);
+    let bad = |error: &dyn Error| failed("connection", error);
     let mut tls = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(|error| bad(&error))?
@@ -240,8 +275,7 @@ async fn connect(server: SocketAddr) -> Result<Connection, Failed> {
     let tls = QuicClientConfig::try_from(tls).map_err(|error| bad(&error))?;
     let mut config = ClientConfig::new(Arc::new(tls));
     config.transport_config(transport(Congestion::default())?);
-    let endpoint = Endpoint::client((Ipv4Addr::UNSPECIFIED, 0).into())
-        .map_err(|error| Failed::system("a socket", &error))?;
+    let endpoint = endpoint((Ipv4Addr::UNSPECIFIED, 0).into(), None)?;
     let connecting =
         endpoint.connect_with(config, server, "localhost").map_err(|error| bad(&error))?;
     connecting.await.map_err(|error| bad(&error))

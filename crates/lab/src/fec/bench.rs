@@ -14,8 +14,9 @@ use super::peers::{Job, Operation, Ours, Peer, RaptorqPeer, ReedSolomonPeer, Tim
 /// Measure our codec and others in one run.
 ///
 /// Prints microseconds per source block. Decoding starts from K+2 symbols: the received source
-/// symbols, and two more repair symbols than were lost. If a codec can use symbols in place, the
-/// received symbols are already there. "Warm" means that the code for this K was used before, and
+/// symbols, and two more repair symbols than were lost. Which symbols are lost and from which number
+/// on the repair symbols are is drawn at random, up to eight times, and the draws take turns. If a
+/// codec can use symbols in place, the received symbols are already there. "Warm" means that the code for this K was used before, and
 /// "cold" that it was not.
 ///
 /// ISA-L is measured if its library (libisal2) is installed. ISA-L and reed-solomon-simd are not

@@ -5,15 +5,19 @@ use std::rc::Rc;
 use wellspring_console::exit::Failed;
 use wellspring_isal::{Library, MAX_SYMBOLS};
 
-use super::peers::{Job, Operation, Peer, Timed, timed, wrong};
+use super::peers::{Draw, Job, Operation, Peer, Timed, in_turn, timed, wrong};
 
 /// ISA-L's erasure code with a Cauchy matrix.
-pub(super) struct IsalPeer(Rc<Library>);
+pub(super) struct IsalPeer {
+    library: Rc<Library>,
+    version: String,
+}
 
 impl IsalPeer {
     /// The library, if it is installed.
     pub(super) fn find() -> Option<Self> {
-        Library::open().map(Rc::new).map(Self)
+        let library = Rc::new(Library::open()?);
+        Some(Self { version: library.version(), library })
     }
 }
 
@@ -22,8 +26,8 @@ impl Peer for IsalPeer {
         "ISA-L"
     }
 
-    fn version(&self) -> &'static str {
-        Library::VERSION
+    fn version(&self) -> &str {
+        &self.version
     }
 
     fn prepare<'a>(
@@ -40,7 +44,7 @@ impl Peer for IsalPeer {
         if repair == 0 || k + repair > MAX_SYMBOLS {
             return Ok(None);
         }
-        let library = Rc::clone(&self.0);
+        let library = Rc::clone(&self.library);
         let coefficients = library.repair_coefficients(k, repair);
         let source: Vec<&[u8]> = (0..job.k).map(|esi| job.symbol(esi)).collect();
         let mut symbols = vec![0; repair * job.t];
@@ -49,13 +53,23 @@ impl Peer for IsalPeer {
             &source,
             &mut rows(&mut symbols, job.t),
         );
-        if let Operation::Decode { .. } = operation {
-            return decode(library, job, operation, coefficients, symbols).map(Some);
+        if let Operation::Decode { lost } = operation {
+            let all: Result<Vec<Timed<'a>>, Failed> = job
+                .draws(lost, lost)
+                .into_iter()
+                .map(|draw| {
+                    let (library, coefficients) = (Rc::clone(&library), coefficients.clone());
+                    decode(library, job, operation, coefficients, symbols.clone(), draw.missing)
+                })
+                .collect();
+            return all.map(in_turn).map(Some);
         }
         // As many as can be of use to a decoder at a time.
         for (part, symbols) in coefficients.chunks(k * k).zip(symbols.chunks(k * job.t)) {
             let (library, part) = (Rc::clone(&library), part.to_vec());
-            drop(decode(library, job, operation, part, symbols.to_vec())?);
+            let lost = u32::try_from(symbols.len() / job.t).expect("at most K");
+            let missing = Draw::new(job.k, lost, lost, 1).missing;
+            drop(decode(library, job, operation, part, symbols.to_vec(), missing)?);
         }
         let warm = operation.is_warm().then(|| library.prepare(&coefficients, k));
         Ok(Some(Box::new(move || {
@@ -84,10 +98,10 @@ fn decode<'a>(
     operation: Operation,
     coefficients: Vec<u8>,
     repairs: Vec<u8>,
+    missing: Vec<u32>,
 ) -> Result<Timed<'a>, Failed> {
     let (k, t) = (job.k as usize, job.t);
     let lost = repairs.len() / t;
-    let missing = job.lost(lost as u32);
     let is_known = |esi: &u32| missing.binary_search(esi).is_err();
     let known: Vec<u32> = (0..job.k).filter(is_known).collect();
     let wanted: Vec<u8> = missing.iter().flat_map(|&esi| job.symbol(esi).to_vec()).collect();

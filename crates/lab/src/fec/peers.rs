@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use raptorq::{EncodingPacket, SourceBlockDecoder, SourceBlockEncoder, SourceBlockEncodingPlan};
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
 use wellspring_codec::kernels::Kernels;
-use wellspring_codec::raptorq::{BlockDecoder, BlockEncoder, Code, Decoded, DecodingPath};
+use wellspring_codec::raptorq::{
+    BlockDecoder, BlockEncoder, Code, Decoded, DecodingPath, ENCODING_SYMBOLS,
+};
 use wellspring_console::exit::Failed;
 use wellspring_console::output::Stderr;
+use wellspring_core::Seed;
 
 use crate::report::codec_error;
 
@@ -34,15 +37,60 @@ impl Job {
         Self { k, t, source }
     }
 
-    /// The symbols that get lost, spread over the block.
-    pub(super) fn lost(&self, count: u32) -> Vec<u32> {
-        let place = |i: u32| u64::from(i) * u64::from(self.k) / u64::from(count.max(1));
-        (0..count).map(|i| u32::try_from(place(i)).expect("below K")).collect()
+    /// Draws of as many lost symbols, each with so many repair symbols that came.
+    pub(super) fn draws(&self, lost: u32, repair: u32) -> Vec<Draw> {
+        let bytes = (self.k + repair) as usize * self.t;
+        let count = (MAX_DRAWN / bytes).clamp(1, MAX_DRAWS);
+        (1..=count as u64).map(|seed| Draw::new(self.k, lost, repair, seed)).collect()
     }
 
     pub(super) fn symbol(&self, esi: u32) -> &[u8] {
         &self.source[esi as usize * self.t..][..self.t]
     }
+}
+
+/// Most draws of one figure, and bytes of all that is received in them.
+const MAX_DRAWS: usize = 8;
+const MAX_DRAWN: usize = 64 << 20;
+/// Numbers that the first repair symbol may have beyond K.
+const NUMBERS: u64 = 1 << 16;
+
+/// What one receiver may have: which source symbols are lost, and which repair symbols came.
+pub(super) struct Draw {
+    /// In order.
+    pub(super) missing: Vec<u32>,
+    /// Number (ESI) of the first repair symbol; the others follow.
+    pub(super) first: u32,
+}
+
+impl Draw {
+    pub(super) fn new(k: u32, lost: u32, repair: u32, seed: u64) -> Self {
+        let mut stream = Seed(seed).stream("losses");
+        let mut below = |bound: u64| stream.next_u64() % bound.max(1);
+        let mut all: Vec<u32> = (0..k).collect();
+        for place in 0..lost {
+            let other = u64::from(place) + below(u64::from(k - place));
+            all.swap(place as usize, usize::try_from(other).expect("below K"));
+        }
+        all.truncate(lost as usize);
+        all.sort_unstable();
+        let room = u64::from(ENCODING_SYMBOLS - k).saturating_sub(u64::from(repair));
+        let beyond = u32::try_from(below(room.min(NUMBERS))).expect("24 bits");
+        Self { missing: all, first: k + beyond }
+    }
+
+    fn is_missing(&self, esi: u32) -> bool {
+        self.missing.binary_search(&esi).is_ok()
+    }
+}
+
+/// Times each of them in turn.
+pub(super) fn in_turn(mut timed: Vec<Timed<'_>>) -> Timed<'_> {
+    let mut next = 0;
+    Box::new(move || {
+        next = (next + 1) % timed.len();
+        timed[next]()
+    })
 }
 
 /// What is timed.
@@ -102,7 +150,7 @@ pub(super) type Timed<'a> = Box<dyn FnMut() -> Duration + 'a>;
 /// A codec under measurement.
 pub(super) trait Peer {
     fn name(&self) -> &'static str;
-    fn version(&self) -> &'static str;
+    fn version(&self) -> &str;
     fn kernel(&self) -> &'static str {
         ""
     }
@@ -183,7 +231,7 @@ impl Peer for Ours {
         "wellspring"
     }
 
-    fn version(&self) -> &'static str {
+    fn version(&self) -> &str {
         env!("CARGO_PKG_VERSION")
     }
 
@@ -232,45 +280,56 @@ impl Ours {
         let code = self.code(k)?;
         let mut encoder =
             BlockEncoder::with_kernels(code.clone(), k, t, self.kernels).map_err(codec_error)?;
-        let mut sent = vec![0; operation.repair() as usize * t];
-        encoder.encode_run(&job.source, k, &mut sent).map_err(codec_error)?;
-        let mut repairs = sent.clone();
+        let mut draws = Vec::new();
+        for draw in job.draws(lost, operation.repair()) {
+            let mut sent = vec![0; operation.repair() as usize * t];
+            encoder.encode_run(&job.source, draw.first, &mut sent).map_err(codec_error)?;
+            let received: Vec<u32> = (0..k).filter(|esi| !draw.is_missing(*esi)).collect();
+            draws.push((draw, received, sent));
+        }
         let mut decoder =
             BlockDecoder::with_kernels(code, k, t, self.kernels).map_err(codec_error)?;
         decoder.force_path(self.path);
-        let missing = job.lost(lost);
-        let received: Vec<u32> = (0..k).filter(|esi| missing.binary_search(esi).is_err()).collect();
         let mut block = job.source.clone();
+        let mut repairs = draws[0].2.clone();
+        let (mut turn, count) = (0, draws.len());
         let mut once = move |checked: bool| {
+            let (Draw { missing, first }, received, sent) = &draws[turn % count];
+            turn += 1;
             // What is received has just been written, as the packets that the peer is given.
-            for &esi in &received {
+            for &esi in received {
                 block[esi as usize * t..][..t].copy_from_slice(job.symbol(esi));
             }
-            for &esi in &missing {
+            for &esi in missing {
                 block[esi as usize * t..][..t].fill(0);
             }
-            repairs.copy_from_slice(&sent);
+            repairs.copy_from_slice(sent);
             let (time, decoded) = timed(|| {
                 decoder.clear();
-                for &esi in &received {
+                for &esi in received {
                     decoder.mark_source(esi)?;
                 }
-                for esi in k..k + operation.repair() {
+                for esi in *first..*first + operation.repair() {
                     decoder.mark_repair(esi)?;
                 }
-                decoder.try_decode_with(&mut block, |esi| &repairs[(esi - k) as usize * t..][..t])
+                let repair = |esi: u32| &repairs[(esi - first) as usize * t..][..t];
+                decoder.try_decode_with(&mut block, repair)
             });
             let right = decoded == Ok(Decoded::Complete) && (!checked || block == job.source);
             (time, right, decoder.path())
         };
-        let (_, right, path) = once(true);
-        if !right {
-            return Err(wrong("wellspring", operation));
-        }
-        if let Some(forced) = self.path.filter(|forced| path.is_some_and(|path| path != *forced)) {
-            let forced = format!("{forced:?}").to_lowercase();
-            writeln!(Stderr, "K {k}, {lost} lost: the decoder cannot take --path {forced}");
-            return Ok(None);
+        for _ in 0..count {
+            let (_, right, path) = once(true);
+            if !right {
+                return Err(wrong("wellspring", operation));
+            }
+            if let Some(forced) =
+                self.path.filter(|forced| path.is_some_and(|path| path != *forced))
+            {
+                let forced = format!("{forced:?}").to_lowercase();
+                writeln!(Stderr, "K {k}, {lost} lost: the decoder cannot take --path {forced}");
+                return Ok(None);
+            }
         }
         Ok(Some(Box::new(move || once(false).0)))
     }
@@ -284,7 +343,7 @@ impl Peer for RaptorqPeer {
         "raptorq"
     }
 
-    fn version(&self) -> &'static str {
+    fn version(&self) -> &str {
         RAPTORQ_VERSION
     }
 
@@ -320,20 +379,24 @@ impl Peer for RaptorqPeer {
             return Ok(Some(Box::new(move || once().0)));
         };
         let encoder = SourceBlockEncoder::new(0, &information, &job.source);
-        let missing = job.lost(lost);
-        let mut packets = encoder.source_packets();
-        packets.retain(|p| missing.binary_search(&p.payload_id().encoding_symbol_id()).is_err());
-        packets.extend(encoder.repair_packets(0, operation.repair()));
-        let once = move || {
-            let packets = packets.clone();
-            timed(|| {
-                SourceBlockDecoder::new(0, &information, job.source.len() as u64).decode(packets)
-            })
-        };
-        if once().1.as_ref() != Some(&job.source) {
-            return Err(wrong("raptorq", operation));
+        let mut all: Vec<Timed<'a>> = Vec::new();
+        for draw in job.draws(lost, operation.repair()) {
+            let mut received = encoder.source_packets();
+            received.retain(|packet| !draw.is_missing(packet.payload_id().encoding_symbol_id()));
+            received.extend(encoder.repair_packets(draw.first - job.k, operation.repair()));
+            let once = move || {
+                let packets = received.clone();
+                timed(|| {
+                    SourceBlockDecoder::new(0, &information, job.source.len() as u64)
+                        .decode(packets)
+                })
+            };
+            if once().1.as_ref() != Some(&job.source) {
+                return Err(wrong("raptorq", operation));
+            }
+            all.push(Box::new(move || once().0));
         }
-        Ok(Some(Box::new(move || once().0)))
+        Ok(Some(in_turn(all)))
     }
 }
 
@@ -345,7 +408,7 @@ impl Peer for ReedSolomonPeer {
         "reed-solomon-simd"
     }
 
-    fn version(&self) -> &'static str {
+    fn version(&self) -> &str {
         REED_SOLOMON_VERSION
     }
 
@@ -378,16 +441,28 @@ impl Peer for ReedSolomonPeer {
         let shards: Vec<Vec<u8>> =
             encoder.encode().map_err(fail)?.recovery_iter().map(<[u8]>::to_vec).collect();
         let mut decoder = ReedSolomonDecoder::new(k, recovery, t).map_err(fail)?;
-        if let Operation::Decode { .. } = operation {
-            let mut once = move || decode_shards(job, &mut decoder, &shards, 0);
-            if once().1 != Ok(true) {
-                return Err(wrong("reed-solomon-simd", operation));
+        if let Operation::Decode { lost } = operation {
+            let draws = job.draws(lost, lost);
+            let (mut turn, count, mut block) = (0, draws.len(), job.source.clone());
+            let mut once = move || {
+                turn += 1;
+                let missing = &draws[turn % count].missing;
+                decode_shards(job, &mut decoder, (&shards, 0), missing, &mut block)
+            };
+            for _ in 0..count {
+                if once().1 != Ok(true) {
+                    return Err(wrong("reed-solomon-simd", operation));
+                }
             }
             return Ok(Some(Box::new(move || once().0)));
         }
         // As many as can be of use to a decoder at a time.
+        let mut block = job.source.clone();
         for (shards, first) in shards.chunks(k).zip((0..).step_by(k)) {
-            if decode_shards(job, &mut decoder, shards, first).1 != Ok(true) {
+            let lost = u32::try_from(shards.len()).expect("at most K");
+            let missing = Draw::new(job.k, lost, lost, 1).missing;
+            let came = (shards, first);
+            if decode_shards(job, &mut decoder, came, &missing, &mut block).1 != Ok(true) {
                 return Err(wrong("reed-solomon-simd", operation));
             }
         }
@@ -395,27 +470,32 @@ impl Peer for ReedSolomonPeer {
     }
 }
 
-/// Decodes a block that lost as many symbols as there are `shards`, which are the recovery shards from
-/// `first` on; whether that gave the right bytes.
+/// Decodes a block that lost as many symbols as recovery shards came, which are those from a number on;
+/// whether that gave the right bytes. Copying these out is part of the time, as it is for others.
 fn decode_shards(
     job: &Job,
     decoder: &mut ReedSolomonDecoder,
-    shards: &[Vec<u8>],
-    first: usize,
+    (shards, first): (&[Vec<u8>], usize),
+    missing: &[u32],
+    block: &mut [u8],
 ) -> (Duration, Result<bool, reed_solomon_simd::Error>) {
-    let missing = job.lost(u32::try_from(shards.len()).expect("at most K"));
-    timed(|| {
+    for &esi in missing {
+        block[esi as usize * job.t..][..job.t].fill(0);
+    }
+    let (time, decoded) = timed(|| {
         for esi in (0..job.k).filter(|esi| missing.binary_search(esi).is_err()) {
             decoder.add_original_shard(esi as usize, job.symbol(esi))?;
         }
         for (i, shard) in (first..).zip(shards) {
             decoder.add_recovery_shard(i, shard)?;
         }
-        let result = decoder.decode()?;
-        let right = |(i, s): (usize, &[u8])| s == &job.source[i * job.t..][..job.t];
-        // Comparing is part of the time, as is copying out for others.
-        Ok(result.restored_original_iter().all(right))
-    })
+        for (i, symbol) in decoder.decode()?.restored_original_iter() {
+            block[i * job.t..][..job.t].copy_from_slice(symbol);
+        }
+        Ok(())
+    });
+    let is_right = |&esi: &u32| block[esi as usize * job.t..][..job.t] == *job.symbol(esi);
+    (time, decoded.map(|()| missing.iter().all(is_right)))
 }
 
 #[cfg(test)]
@@ -430,6 +510,36 @@ mod tests {
         {
             let entry = format!("name = \"{name}\"\nversion = \"{version}\"\n");
             assert!(lock.contains(&entry), "the lock file has another version of {name}");
+        }
+    }
+
+    #[test]
+    fn losses_and_numbers_of_repair_symbols_differ_from_draw_to_draw() {
+        let job = Job::new(100, 8);
+        let draws = job.draws(10, 12);
+        assert_eq!(draws.len(), MAX_DRAWS);
+        for (draw, other) in draws.iter().zip(&draws[1..]) {
+            assert_eq!(draw.missing.len(), 10);
+            assert!(draw.missing.is_sorted_by(|one, next| one < next));
+            assert!(draw.missing.iter().all(|esi| *esi < 100));
+            assert!(draw.first >= 100);
+            assert!(draw.missing != other.missing && draw.first != other.first);
+        }
+        let [draw] = &Job::new(1, 1).draws(1, 3)[..1] else { panic!("no draw") };
+        assert_eq!(draw.missing, [0]);
+        assert!(job.draws(0, 0).iter().all(|draw| draw.missing.is_empty()));
+    }
+
+    #[test]
+    fn codecs_bring_back_what_each_draw_has_lost() {
+        let job = Job::new(20, 64);
+        for lost in [0, 3, 20] {
+            let operation = Operation::Decode { lost };
+            let mut ours = Ours::new(Kernels::default(), None);
+            assert!(ours.prepare(&job, operation).is_ok_and(|timed| timed.is_some()));
+            assert!(RaptorqPeer.prepare(&job, operation).is_ok_and(|timed| timed.is_some()));
+            let theirs = ReedSolomonPeer.prepare(&job, operation);
+            assert!(theirs.is_ok_and(|timed| timed.is_some() == (lost > 0)));
         }
     }
 }
