@@ -183,13 +183,15 @@ nightly-faults:
 	SEEDS=$(TRANSFER_SEEDS) $(CARGO) test --profile $(PROFILE) --workspace --features $(TRANSFERS) --test transfers -- --nocapture
 
 nightly-soak:
-	SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --profile $(PROFILE) --workspace --features $(TRANSFERS) --test it soak:: -- --nocapture
+	SEED=$${SEED:-$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')} SOAK_SECONDS=$(SOAK_SECONDS) \
+		$(CARGO) test --profile $(PROFILE) --workspace --features $(TRANSFERS) --test it soak:: -- --nocapture
 
 nightly-reach:
 	@PROFILE=$(PROFILE) lab/trust --mb $(REACH_MB) --rounds $(ROUNDS)
 	$(CARGO) build --release -p wellspring-cli
 	WELLSPRING=$${CARGO_TARGET_DIR:-target}/release/wellspring lab/powercut
 	WELLSPRING=$${CARGO_TARGET_DIR:-target}/release/wellspring lab/crash --rounds $(ROUNDS)
+	lab/trust --only speed --profile release --program $${CARGO_TARGET_DIR:-target}/release/wellspring
 
 nightly-guest:
 	lab/guest

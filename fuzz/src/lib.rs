@@ -15,6 +15,7 @@ mod codec_lt;
 mod codec_object;
 mod control_parse;
 mod key_files;
+mod lttp_endpoints;
 mod lttp_parse;
 mod maelstrom_between;
 mod maelstrom_receive;
@@ -49,6 +50,7 @@ macro_rules! for_each_target {
             codec_object
             control_parse
             key_files
+            lttp_endpoints
             lttp_parse
             maelstrom_between
             maelstrom_receive

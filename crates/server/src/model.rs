@@ -1,18 +1,23 @@
 //! Requests of any clients in any order to a server whose driver is not started: the fuzz target `server_requests`.
 //!
 //! Nobody gets more than he sends, begins a transfer without a cookie of his own, or spends one twice; what is refused is
-//! refused again; transfers, windows and memory keep their bounds, and no name leads out of the served directory.
+//! refused again; transfers, windows and memory keep their bounds, and no name leads out of the served directory. Where
+//! the server has keys, nobody begins what he has no right to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use arbitrary::{Arbitrary, Unstructured};
 use tokio::sync::mpsc;
 use wellspring_core::SessionId;
+use wellspring_trust::{
+    ChannelId, ClusterKey, Folders, Identity, Initiator, Keyring, Peer, PrivateKey, Responder,
+    Rights, Suite,
+};
 use wellspring_wire::control::{
     Cookie, Geometry, Name, Offer, Parsed, RefusalCode, Reply, Request, Start, StartNdp,
     emit_request, parse,
@@ -24,8 +29,9 @@ use super::answer::SessionReport;
 use super::handler::{Handler, lock};
 use super::puts::Stage;
 use super::quotas::Quotas;
-use crate::driver::ControlMessage;
+use crate::driver::{ControlMessage, PeerChannel};
 use crate::protocols::Unattended;
+use crate::store::tree::listing::TreeName;
 use crate::store::{Digest, Limits, ObjectName, Store};
 
 /// Steps of an input, at most.
@@ -33,6 +39,29 @@ const MAX_STEPS: usize = 64;
 /// Names that clients ask for; the first three are served.
 const NAMES: [&str; 7] =
     ["a", "folder/b", "empty", "none", "../secret", ".wellspring-quotas", "folder"];
+/// Names of what a server makes, of trees and for trials; `ID` stands for a listing's.
+const MADE: [&str; 17] = [
+    "folder/",
+    "/",
+    "//digests",
+    "folder//digests",
+    "folder//level",
+    "//sample:64000",
+    "folder//files:ID:0",
+    "//files:ID:0x2",
+    "none/",
+    "../secret/",
+    "..//digests",
+    ".//sample:15",
+    "folder//put",
+    "folder//put:atomic",
+    "folder//lacks:ID",
+    "folder//clear:ID",
+    "folder//finish:ID",
+];
+/// What is nobody's to ask for.
+const SECRET: [&str; 5] =
+    ["../secret", ".wellspring-quotas", "../secret/", "..//digests", ".//sample:15"];
 const MAX_SENDS: usize = 5;
 const MAX_SENDS_AN_ADDRESS: usize = 3;
 const MAX_PUTS_AN_ADDRESS: usize = 2;
@@ -88,7 +117,12 @@ struct Model<'a> {
     handler: Arc<Handler>,
     unattended: &'a mut Unattended,
     reports: mpsc::UnboundedReceiver<SessionReport>,
-    digests: Vec<Digest>,
+    /// Who the clients are, if the server has keys.
+    identities: Option<[Arc<Identity>; 3]>,
+    /// Digests by name: of what is served, and of what the server has said.
+    digests: BTreeMap<String, Digest>,
+    /// The listing that was asked for last, by the name of its beginning.
+    listing: String,
     nonce: u64,
     /// Cookies that clients were given, the last ones last.
     given: BTreeMap<SocketAddr, Vec<Cookie>>,
@@ -113,8 +147,42 @@ fn client(number: u8) -> SocketAddr {
     ([192, 0, 2, host], port).into()
 }
 
+/// The clients' keys: one has all rights, one may read a folder, one is not trusted any more.
+struct Keys {
+    keyring: Arc<Keyring>,
+    identities: [Arc<Identity>; 3],
+    channel: ChannelId,
+}
+
+static KEYS: LazyLock<Keys> = LazyLock::new(|| {
+    let quota = format!("max-sessions={MAX_SESSIONS} max-files=3").parse().expect("a quota");
+    let (mut keyring, mut folder) = (Keyring::new(), Folders::NONE);
+    folder.add("folder");
+    let some = Rights { read: folder, ..Rights::default() };
+    let rights = [Rights { serve: false, ..Rights::all() }, some, Rights::default()];
+    let mut number = 0;
+    let identities = rights.map(|rights| {
+        let rights = Rights { quota, ..rights };
+        number += 1;
+        let (name, key) = (format!("client-{number}"), PrivateKey::generate().public());
+        let identity =
+            Identity { name: name.clone(), fingerprint: key.fingerprint(), rights: rights.clone() };
+        if number < 3 {
+            let peer = Peer { name, key, rights, addresses: Vec::new() };
+            keyring = std::mem::take(&mut keyring).with_peer(peer);
+        }
+        Arc::new(identity)
+    });
+    // Any channel will do: nothing leaves.
+    let (key, suite) = (ClusterKey::generate(), Suite::of_this_machine());
+    let initiator = Initiator::cluster(&key, suite, 1, &[]).expect("short");
+    let responder = Responder::cluster(&key, initiator.datagram()).expect("for it");
+    let (_, channel) = responder.finish(suite).expect("an answer");
+    Keys { keyring: Arc::new(keyring), identities, channel: channel.id() }
+});
+
 impl<'a> Model<'a> {
-    fn new(served: &Path, unattended: &'a mut Unattended) -> Self {
+    fn new(served: &Path, unattended: &'a mut Unattended, with_keys: bool) -> Self {
         let mut config = ServerConfig::new(client(0), served.to_owned());
         (config.allow_put, config.allow_overwrite) = (true, true);
         config.limits =
@@ -123,22 +191,53 @@ impl<'a> Model<'a> {
         config.max_puts_an_address = MAX_PUTS_AN_ADDRESS;
         let quota = format!("max-sessions={MAX_SESSIONS} max-files=3");
         config.address_quota = quota.parse().expect("a quota");
+        config.driver.keys = with_keys.then(|| Arc::clone(&KEYS.keyring));
         let store = Store::open(served, config.limits).expect("a directory");
-        let mut digests = vec![Digest::of_nothing(); NAMES.len()];
+        let mut digests = BTreeMap::new();
         // Known from before, so that nothing is computed in the background.
-        for (digest, name) in digests.iter_mut().zip(NAMES).take(2) {
-            *digest =
-                Digest(*blake3::hash(&fs::read(served.join(name)).expect("there")).as_bytes());
+        for name in &NAMES[..2] {
+            let bytes = fs::read(served.join(name)).expect("there");
+            let digest = Digest(*blake3::hash(&bytes).as_bytes());
+            digests.insert((*name).to_owned(), digest);
             let name = ObjectName::new(name).expect("a name");
             let (_, fingerprint) = store.open_object(&name).expect("there");
-            config.cache.insert_own(fingerprint, *digest);
+            config.cache.insert_own(fingerprint, digest);
         }
         let quotas = Quotas::open(served).expect("no ledger");
         let (events, reports) = mpsc::unbounded_channel();
         let handle = unattended.handle();
         let handler = Arc::new(Handler::new(handle, (store, quotas), config, events));
+        let identities = with_keys.then(|| KEYS.identities.clone());
         let (given, spent, begun) = Default::default();
-        Model { handler, unattended, reports, digests, nonce: 0, given, spent, begun }
+        let listing = "0".repeat(32);
+        Model {
+            handler,
+            unattended,
+            reports,
+            identities,
+            digests,
+            listing,
+            nonce: 0,
+            given,
+            spent,
+            begun,
+        }
+    }
+
+    /// The name of that number.
+    fn name(&self, number: u8) -> String {
+        match usize::from(number) {
+            number @ 0..128 => NAMES[number % NAMES.len()].to_owned(),
+            number => MADE[number % MADE.len()].replace("ID", &self.listing),
+        }
+    }
+
+    /// Who a client is, and by which channel it asks.
+    fn peer(&self, from: SocketAddr) -> Option<PeerChannel> {
+        let identities = self.identities.as_ref()?;
+        let number = (0..3).find(|number| client(*number) == from)?;
+        let identity = Arc::clone(&identities[usize::from(number)]);
+        Some(PeerChannel { identity, channel: KEYS.channel })
     }
 
     fn step(&mut self, step: Step) {
@@ -185,8 +284,9 @@ impl<'a> Model<'a> {
         shape: Shape,
         cookie: Cookie,
     ) -> Said {
-        let number = usize::from(name) % NAMES.len();
-        let (name, digest) = (Name::new(NAMES[number]).expect("short"), self.digests[number].0);
+        let text = self.name(name);
+        let name = Name::new(&text).expect("short");
+        let digest = self.digests.get(&text).copied().unwrap_or_else(Digest::of_nothing).0;
         let (id, geometry) = (SessionId(session.into()), shape.geometry());
         let request = match what {
             What::Info => Request::Info { name, geometry },
@@ -238,7 +338,7 @@ impl<'a> Model<'a> {
             port: 0,
             class: 0,
             bytes,
-            peer: None,
+            peer: self.peer(from),
             trouble: None,
         };
         self.handler.answer(&message);
@@ -258,20 +358,56 @@ impl<'a> Model<'a> {
                 Said::Accepted
             }
             Reply::Refused { code, .. } => Said::Refused(code),
-            Reply::Challenge { cookie } | Reply::Info { cookie, .. } => {
+            Reply::Challenge { cookie } => {
                 self.given.entry(from).or_default().push(cookie);
+                Said::Other
+            }
+            Reply::Info { cookie, digest, .. } => {
+                assert!(!SECRET.contains(&&*text), "{text} is told of");
+                self.given.entry(from).or_default().push(cookie);
+                self.digests.insert(text.clone(), Digest(digest));
+                if text.ends_with('/') {
+                    self.listing = Digest(digest).to_string()[..32].to_owned();
+                }
+                Said::Other
+            }
+            Reply::Manifest { .. } => {
+                assert!(!SECRET.contains(&&*text), "{text} is told of");
                 Said::Other
             }
             _ => Said::Other,
         }
     }
 
+    /// Whoever begins a transfer has the right to it.
+    fn check_right(&self, from: SocketAddr, name: &str, put: bool) {
+        assert!(!SECRET.contains(&name), "{name} is sent or taken");
+        let Some(PeerChannel { identity, .. }) = self.peer(from) else { return };
+        let of_put = TreeName::is_one(name)
+            && TreeName::parse(name).is_some_and(|name| name.part.is_of_put());
+        let Rights { read, put: puts, .. } = &identity.rights;
+        // Bytes for a trial are for all who are known, and those have a right to something.
+        let may = match put || of_put {
+            true => puts.hold(name),
+            false if name.starts_with("//sample:") => !read.is_empty(),
+            false => read.hold(name),
+        };
+        assert!(may, "{} has no right to {name}", identity.name);
+    }
+
     /// A transfer was begun, or had been.
     fn accepted(&mut self, from: SocketAddr, request: &Request<'_>, cookie: Cookie) {
         let (kind, session, geometry) = match request {
-            Request::Start(start) => (0, start.session, Some(start.geometry)),
-            Request::StartNdp(start) => (1, start.session, None),
+            Request::Start(start) => {
+                self.check_right(from, start.name.as_str(), false);
+                (0, start.session, Some(start.geometry))
+            }
+            Request::StartNdp(start) => {
+                self.check_right(from, start.name.as_str(), false);
+                (1, start.session, None)
+            }
             Request::Offer(offer) => {
+                self.check_right(from, offer.name.as_str(), true);
                 // What is here already needs no session, and so no blocks of any length.
                 let is_here = lock(&self.handler.puts)
                     .get_mut(offer.session)
@@ -322,7 +458,7 @@ impl<'a> Model<'a> {
     }
 }
 
-/// The input is the steps.
+/// The input is the steps; its last byte, which is none, says whether the server has keys.
 pub fn run(input: &[u8]) {
     thread_local! {
         static UNATTENDED: std::cell::RefCell<Unattended> =
@@ -340,7 +476,8 @@ pub fn run(input: &[u8]) {
     let runtime = runtime.expect("a runtime");
     UNATTENDED.with_borrow_mut(|unattended| {
         let _entered = runtime.enter();
-        let mut model = Model::new(&served, unattended);
+        let with_keys = input.last().is_some_and(|last| last % 2 == 1);
+        let mut model = Model::new(&served, unattended, with_keys);
         let mut input = Unstructured::new(input);
         for _ in 0..MAX_STEPS {
             let Ok(step) = input.arbitrary() else { break };

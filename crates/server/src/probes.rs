@@ -1,6 +1,6 @@
 //! Probes of a path, answered.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use wellspring_wire::control::{Abilities, Probe, ProbeReply, Reply};
 
@@ -13,7 +13,7 @@ impl Handler {
     /// the question.
     pub(super) fn answer_probe(&self, message: &ControlMessage, nonce: u64, probe: Probe) {
         let largest_back = largest_payload_towards(message.from).unwrap_or(0);
-        let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let clock = crate::clock::time_of_day().duration_since(UNIX_EPOCH).unwrap_or_default();
         let rights = message.peer.as_ref().map(rights).unwrap_or_default();
         let reply = Reply::Probe(ProbeReply {
             reply_len: probe.reply_len,

@@ -3,6 +3,7 @@
 mod handshakes;
 mod of_groups;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -32,6 +33,9 @@ const MAX_WAITING: usize = 32;
 const MAX_PORTS_TRIED: usize = 8;
 /// Further ports remembered, at most; who is forgotten is found again.
 const MAX_FURTHER_PORTS: usize = 16_384;
+
+/// Of a key that has too many entries, one in so many gives way at a time.
+const A_PART: usize = 16;
 
 /// What a datagram turned out to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -326,22 +330,30 @@ impl Channels {
         Found::Forged
     }
 
-    /// The entry of an address. If there are too many, the one that was used longest ago gives way.
+    /// The entry of an address.
     fn entry(&mut self, address: SocketAddr) -> &mut Entry {
         self.uses += 1;
         if self.entries.len() >= self.limit && !self.entries.contains_key(&address) {
-            let oldest = self
-                .entries
-                .iter()
-                .min_by_key(|(_, entry)| entry.used)
-                .map(|(address, _)| *address);
-            if let Some(oldest) = oldest {
-                self.entries.remove(&oldest);
-            }
+            self.make_room();
         }
         let entry = self.entries.entry(address).or_default();
         entry.used = self.uses;
         entry
+    }
+
+    /// Of the key that has most entries some give way, those that were used longest ago: no key can take another's by
+    /// having more. Several at one time, since all are looked at.
+    fn make_room(&mut self) {
+        let mut of_keys: BTreeMap<Option<Fingerprint>, Vec<(u64, SocketAddr)>> = BTreeMap::new();
+        for (address, entry) in &self.entries {
+            of_keys.entry(entry.owner()).or_default().push((entry.used, *address));
+        }
+        of_keys.values_mut().for_each(|entries| entries.sort_unstable());
+        let most = of_keys.into_values().max_by_key(|of| (of.len(), Reverse(of.first().copied())));
+        let most = most.unwrap_or_default();
+        for (_, address) in &most[..most.len().div_ceil(A_PART)] {
+            self.entries.remove(address);
+        }
     }
 
     fn draw(&mut self) -> u64 {

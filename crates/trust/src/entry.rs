@@ -182,6 +182,13 @@ impl Entry {
         found.map(|established| &mut established.channel)
     }
 
+    /// The key that is spoken with here, or that greeted last; `None` where this host asks and has no answer yet.
+    pub(crate) fn owner(&self) -> Option<Fingerprint> {
+        let pending = self.pending.back().map(|pending| &pending.established);
+        let established = self.current.as_ref().or(pending)?;
+        Some(established.identity.fingerprint)
+    }
+
     /// Whether there is a channel whose other end has shown that it has it.
     pub(crate) fn is_established(&self) -> bool {
         self.current.is_some()

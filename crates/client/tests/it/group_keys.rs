@@ -124,8 +124,14 @@ fn join(group: SocketAddrV4) -> Option<UdpSocket> {
     socket.bind(&SocketAddr::from(group).into()).expect("bound");
     socket.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout");
     let joined = socket.join_multicast_v4(group.ip(), &Ipv4Addr::LOCALHOST);
-    joined.inspect_err(|error| println!("NOT TESTED: no multicast here: {error}")).ok()?;
+    joined.inspect_err(|error| not_tested("no multicast here", error)).ok()?;
     Some(socket.into())
+}
+
+/// Says that a test cannot run here. In CI, where everything can, that is a failure.
+fn not_tested(why: &str, error: &std::io::Error) {
+    assert!(std::env::var_os("CI").is_none(), "not run: {why}: {error}");
+    println!("NOT TESTED: {why}: {error}");
 }
 
 /// Sends datagrams with any source address.
@@ -134,7 +140,7 @@ struct Spoofer(Socket);
 impl Spoofer {
     fn new() -> Option<Self> {
         let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP));
-        let socket = socket.inspect_err(|error| println!("NOT TESTED: no CAP_NET_RAW: {error}"));
+        let socket = socket.inspect_err(|error| not_tested("no CAP_NET_RAW", error));
         let socket = socket.ok()?;
         socket.set_header_included_v4(true).expect("an option");
         socket.set_multicast_if_v4(&Ipv4Addr::LOCALHOST).expect("an option");

@@ -333,7 +333,8 @@ fn ipv6_and_a_dual_socket_carry_objects() {
     let mut dual = config();
     dual.socket.bind = "[::]:0".parse().expect("an address");
     let Ok(v6) = Driver::start(v6, Box::new(|_| false)) else {
-        println!("not available: IPv6");
+        assert!(std::env::var_os("CI").is_none(), "not run: no IPv6");
+        println!("NOT TESTED: IPv6, which there is not");
         return;
     };
     let (dual, v4) = (start(dual), start(config()));

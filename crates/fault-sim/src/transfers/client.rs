@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -117,6 +118,7 @@ impl World {
     fn client_config(&self) -> ClientConfig {
         let mut driver = DriverConfig::new(SocketAddr::new(self.client.ip, 0));
         driver.workers = 2;
+        driver.keys = self.keys.as_ref().map(|keys| Arc::clone(&keys.client));
         ClientConfig::default().driver(driver).timeout(self.plan.timeout)
     }
 

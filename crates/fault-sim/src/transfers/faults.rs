@@ -27,7 +27,7 @@ impl World {
         if self.plan.kinds.deaths {
             weather.unreachable = [0.0, 0.5, 1.0][rng.below(3) as usize];
         }
-        if self.plan.damages() {
+        if self.plan.kinds.damage {
             weather.damage = [0.0, 0.001, 0.01, 0.1][rng.below(4) as usize];
         }
         weather

@@ -2,6 +2,7 @@
 
 mod client;
 mod faults;
+mod keys;
 mod machine;
 mod network;
 mod panics;

@@ -18,6 +18,8 @@ use crate::process::Process;
 
 /// Bytes of a datagram that go into the trace: headers, and some of what they carry.
 const TRACED: usize = 40;
+/// The same under keys: what follows comes of random numbers that are the system's, not the run's.
+const TRACED_OF_SEALED: usize = 8;
 
 /// Treatment of datagrams.
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,6 +110,7 @@ struct State {
     next: u64,
     next_port: u16,
     counters: Datagrams,
+    traced: usize,
     trace: u64,
 }
 
@@ -137,9 +140,15 @@ impl Network {
             next: 0,
             next_port: 40_000,
             counters: Datagrams::default(),
+            traced: TRACED,
             trace: 0xcbf2_9ce4_8422_2325,
         };
         Arc::new(Network { began: Instant::now(), state: Mutex::new(state), sooner: Notify::new() })
+    }
+
+    /// From now on all that is sent is sealed.
+    pub(crate) fn seal(&self) {
+        lock(&self.state).traced = TRACED_OF_SEALED;
     }
 
     pub(crate) fn set_weather(&self, weather: Weather) {
@@ -323,7 +332,7 @@ impl State {
     fn note(&mut self, datagram: &Datagram, after: Duration) {
         let Datagram { from, to, bytes, .. } = datagram;
         let numbers = [after.as_nanos() as u64, from.port().into(), to.port().into()];
-        let head = &bytes[..bytes.len().min(TRACED)];
+        let head = &bytes[..bytes.len().min(self.traced)];
         let numbers = numbers.into_iter().chain([bytes.len() as u64]).flat_map(u64::to_le_bytes);
         for byte in numbers.chain(head.iter().copied()) {
             self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);

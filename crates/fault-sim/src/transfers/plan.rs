@@ -58,6 +58,8 @@ pub(crate) struct Plan {
     pub faults_last: Duration,
     /// The only server that does not alter symbols, if there is such a one.
     pub honest: Option<usize>,
+    /// Whether all have keys: what is changed on the way is lost, then.
+    pub keys: bool,
     /// What the liars alter of their symbols.
     pub lies: f64,
     /// Time that the honest one's datagrams take beside that of the liars' \[ms\].
@@ -83,6 +85,7 @@ impl Plan {
             servers: 1 + rng.below(3) as usize,
             faults_last: Duration::from_millis(one(rng, &[300, 3_000, 20_000, 60_000])),
             honest: None,
+            keys: false,
             lies: one(liars, &[0.01, 0.3, 0.3, 1.0]),
             slow: one(liars, &[0, 0, 5, 100]),
         };
@@ -97,13 +100,18 @@ impl Plan {
         plan
     }
 
+    /// The same under keys, where nobody could change a symbol on its way to the network.
+    pub(crate) fn with_keys(self) -> Self {
+        Plan { keys: true, honest: None, ..self }
+    }
+
     /// Whether that server alters symbols.
     pub(crate) fn is_liar(&self, server: usize) -> bool {
         self.honest.is_some_and(|honest| honest != server)
     }
 
-    /// Whether bits are changed on the way.
+    /// Whether bits are changed on the way, and nobody notices before there is a block.
     pub(crate) fn damages(&self) -> bool {
-        self.kinds.damage
+        self.kinds.damage && !self.keys
     }
 }

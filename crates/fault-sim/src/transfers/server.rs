@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use wellspring_client::store::{Limits, PartLimits};
 use wellspring_server::{Server, ServerConfig};
+use wellspring_trust::Keyring;
 
 use super::site::Site;
 use crate::account::lock;
@@ -23,6 +24,8 @@ pub(crate) struct Host {
     pub server: Mutex<Option<Server>>,
     /// Whether puts may replace objects.
     pub overwrite: bool,
+    /// What it has and trusts, if this run has keys.
+    pub keys: Option<Arc<Keyring>>,
 }
 
 impl Host {
@@ -59,6 +62,7 @@ impl Host {
             .parts(PartLimits { age: Duration::MAX, bytes: 400_000, files: MAX_PARTS })
             .idle_put(Duration::from_secs(20));
         config.driver.workers = 2;
+        config.driver.keys.clone_from(&self.keys);
         config
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wellspring_core::Seed;
 
+use super::keys::Keys;
 use super::network::{Character, Datagrams, Network};
 use super::plan::{Plan, TransferOptions};
 use super::server::Host;
@@ -22,6 +23,8 @@ pub(crate) const LENS: [usize; 5] = [700, 40_000, 40_000, 90_000, 0];
 /// What happened in runs.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct TransferCounters {
+    /// Runs whose machines had keys.
+    pub with_keys: u64,
     /// Transfers tried.
     pub attempts: u64,
     /// Objects fetched.
@@ -48,6 +51,7 @@ pub struct TransferCounters {
 
 impl std::ops::AddAssign for TransferCounters {
     fn add_assign(&mut self, other: Self) {
+        self.with_keys += other.with_keys;
         self.attempts += other.attempts;
         self.got += other.got;
         self.not_got += other.not_got;
@@ -81,6 +85,7 @@ pub(crate) struct World {
     pub network: Arc<Network>,
     pub hosts: Vec<Arc<Host>>,
     pub client: Arc<Site>,
+    pub keys: Option<Keys>,
     /// Where the files are that are put.
     pub sources: PathBuf,
     pub faults_end: Instant,
@@ -107,9 +112,18 @@ impl World {
             Site::new(seed, number as u8, &root, objects(), &network, plan.work)
         };
         let overwrite = rng.chance(0.7);
-        let host = |number| {
-            let (site, server) = (site(number), Mutex::default());
-            Arc::new(Host { site, server, overwrite })
+        let sites: Vec<_> = (1..=plan.servers).map(site).collect();
+        let addresses: Vec<_> = sites.iter().map(|site| site.ip).collect();
+        // Drawn apart: all else stays as it is.
+        let keys = Keys::draw(&mut Seed(seed).stream("keys"), &addresses);
+        let plan = if keys.is_some() { plan.with_keys() } else { plan };
+        if keys.is_some() {
+            network.seal();
+        }
+        let host = |(number, site)| {
+            let of_server = |keys: &Keys| Arc::clone(&keys.servers[number]);
+            let (server, keys) = (Mutex::default(), keys.as_ref().map(of_server));
+            Arc::new(Host { site, server, overwrite, keys })
         };
         let sources = home.join("sources");
         fs::create_dir(&sources).expect("a directory");
@@ -118,8 +132,9 @@ impl World {
         }
         let world = World {
             plan,
-            hosts: (1..=plan.servers).map(host).collect(),
+            hosts: sites.into_iter().enumerate().map(host).collect(),
             client: site(0),
+            keys,
             network,
             sources,
             faults_end: Instant::now() + plan.faults_last,
@@ -128,6 +143,7 @@ impl World {
             counters: Mutex::default(),
             says: options.says,
         };
+        world.count(|counters| counters.with_keys += u64::from(plan.keys));
         world.give_characters();
         if options.skips_syncs {
             world.sites().for_each(|site| site.disk.skip_syncs());

@@ -64,9 +64,8 @@ impl Channels {
 
     /// Asks for the same again, with a cookie.
     fn ask_again(&mut self, now: Time, from: SocketAddr, id: u64, answer: &mut Vec<u8>) {
-        let Some(cookie) = self.gate.cookie(now, from) else { return };
         answer.extend_from_slice(&begin(RETRY, id));
-        answer.extend_from_slice(&cookie);
+        answer.extend_from_slice(&self.gate.cookie(now, from));
         answer.extend_from_slice(&self.keyring.own().map_or([0; 32], |own| own.public().0));
     }
 

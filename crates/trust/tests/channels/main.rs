@@ -1,5 +1,6 @@
 //! Two hosts, and whoever stands between them, datagram by datagram.
 
+mod floods;
 mod others;
 
 use std::net::SocketAddr;
