@@ -59,7 +59,7 @@ pub struct PartFile {
     /// Where it is noted what is verified when it is dropped and stays.
     memory: Option<Arc<Memory>>,
     /// Room on the disk and the directories made for it, given back after the file was removed, if it is.
-    _room: Option<(Reservation, MadeFolders)>,
+    room: Option<(Reservation, MadeFolders)>,
 }
 
 impl PartFile {
@@ -199,6 +199,11 @@ impl PartFile {
         self.has_old_bytes
     }
 
+    /// Room that is held for it on the disk, beside what it took up there \[bytes\].
+    pub fn reserved(&self) -> u64 {
+        self.room.as_ref().map_or(0, |(room, _)| room.bytes())
+    }
+
     /// Has the file removed when it is dropped, though it could be taken up: nobody will.
     pub fn discard(&self) {
         self.is_kept.store(false, Ordering::Release);
@@ -291,7 +296,7 @@ impl PartFile {
 
     /// Holds room on the disk, and the directories that were made for it, as long as it is there.
     pub(super) fn in_room(mut self, reservation: Reservation, folders: MadeFolders) -> Self {
-        self._room = Some((reservation, folders));
+        self.room = Some((reservation, folders));
         self
     }
 
@@ -328,7 +333,7 @@ impl PartFile {
                         remembered: None,
                         left_failed: None,
                         memory: None,
-                        _room: None,
+                        room: None,
                     };
                     // Holes until written: what is sparse at the sender stays so here.
                     part.disk.set_len(&part.file, size)?;
