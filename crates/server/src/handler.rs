@@ -88,7 +88,7 @@ pub(super) struct Handler {
     /// What the sockets can do, once that was asked for.
     pub(super) of_sockets: OnceLock<Abilities>,
     tally: Tally,
-    limit: EventLimit,
+    pub(super) limit: EventLimit,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

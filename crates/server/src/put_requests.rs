@@ -423,7 +423,13 @@ impl Handler {
                 }
             }
             SessionEvent::SymbolsAltered { symbols, excluded, .. } => {
-                tracing::warn!(?session, symbols, excluded, "altered symbols of an object");
+                let client = put.client;
+                if let Some(suppressed) = self.limit.pass_line(client, crate::clock::now()) {
+                    tracing::warn!(
+                        ?session, %client, symbols, excluded, suppressed,
+                        "altered symbols of an object"
+                    );
+                }
                 if excluded {
                     let reason = "symbols were altered by the sender or on their way".to_owned();
                     put.given_up.get_or_insert((RefusalCode::BadDigest, reason));
@@ -506,8 +512,10 @@ impl Handler {
             Ok(_) => ServerEvent::Received { name, client, size, stats, socket_dropped },
             Err(error) => ServerEvent::ReceiveFailed { name, client, reason: error.to_string() },
         });
-        if let (None, Err(error)) = (&event, &committed) {
-            tracing::info!(?session, %client, %error, "part of a tree");
+        if let (None, Err(error)) = (&event, &committed)
+            && let Some(suppressed) = self.limit.pass_line(client, crate::clock::now())
+        {
+            tracing::info!(?session, %client, %error, suppressed, "part of a tree");
         }
         puts = lock(&self.puts);
         if committed.is_ok() {
