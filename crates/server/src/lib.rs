@@ -16,6 +16,7 @@ mod event;
 mod event_limit;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod give_way;
 mod handler;
 mod listed;
 mod manifests;
