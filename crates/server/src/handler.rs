@@ -87,7 +87,7 @@ pub(super) struct Handler {
     pub(super) stream_handshakes: StreamHandshakes,
     /// What the sockets can do, once that was asked for.
     pub(super) of_sockets: OnceLock<Abilities>,
-    tally: Tally,
+    pub(super) tally: Tally,
     pub(super) limit: EventLimit,
 }
 
