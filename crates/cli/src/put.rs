@@ -364,7 +364,7 @@ pub fn parse_group(text: &str) -> Result<SocketAddr, String> {
     match group {
         Ok(group) if group.ip().is_multicast() && group.port() != 0 => Ok(group),
         Ok(group) => Err(format!("{} is no multicast address (239.0.0.0/8, ff00::/8)", group.ip())),
-        Err(_) => Err("write an address such as 239.255.47.11 or [ff02::4711]:4712".to_owned()),
+        Err(_) => Err("write an address such as 239.255.47.11 or [ff15::4711]:4712".to_owned()),
     }
 }
 

@@ -15,6 +15,7 @@ struct Counters {
     bytes_done: AtomicU64,
     blocks_done: AtomicU64,
     symbols: AtomicU64,
+    duplicates: AtomicU64,
 }
 
 impl SessionProgress {
@@ -26,6 +27,7 @@ impl SessionProgress {
                 bytes_done: AtomicU64::new(0),
                 blocks_done: AtomicU64::new(0),
                 symbols: AtomicU64::new(0),
+                duplicates: AtomicU64::new(0),
             }),
         }
     }
@@ -47,11 +49,19 @@ impl SessionProgress {
         self.counters.symbols.load(Relaxed)
     }
 
+    /// Symbols that came to a receiver, also those that it had already, as from a group of which others lack more.
+    pub fn arrived(&self) -> u64 {
+        self.symbols() + self.counters.duplicates.load(Relaxed)
+    }
+
     pub(crate) fn add_blocks(&self, blocks: u64, bytes: u64) {
         self.counters.bytes_done.fetch_add(bytes, Relaxed);
         self.counters.blocks_done.fetch_add(blocks, Relaxed);
     }
     pub(crate) fn add_symbols(&self, symbols: u64) {
         self.counters.symbols.fetch_add(symbols, Relaxed);
+    }
+    pub(crate) fn add_duplicates(&self, symbols: u64) {
+        self.counters.duplicates.fetch_add(symbols, Relaxed);
     }
 }

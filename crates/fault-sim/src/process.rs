@@ -189,6 +189,11 @@ impl Disk for Process {
         Ok(self.disk.free())
     }
 
+    fn free_files(&self, _: &OwnedFd) -> io::Result<Option<(u64, u64)>> {
+        // Those of the machine's own disk are nobody's business here.
+        Ok(None)
+    }
+
     fn random(&self) -> io::Result<u64> {
         Ok(self.disk.random())
     }

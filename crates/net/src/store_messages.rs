@@ -27,7 +27,7 @@ pub fn refusal_code(error: &StoreError) -> RefusalCode {
         StoreError::Exists(_) => RefusalCode::Exists,
         StoreError::TooLarge { .. } => RefusalCode::TooLarge,
         StoreError::Busy { .. } => RefusalCode::Busy,
-        StoreError::NoSpace { .. } => RefusalCode::NoSpace,
+        StoreError::NoSpace { .. } | StoreError::NoFiles { .. } => RefusalCode::NoSpace,
         StoreError::Changed(_) => RefusalCode::Changed,
         StoreError::BadDigest { .. } => RefusalCode::BadDigest,
         // What is added later has no code of its own yet.

@@ -53,6 +53,13 @@ pub(super) struct Full {
     source: Option<IpAddr>,
 }
 
+impl Full {
+    /// Whether it is the limit of its client's address.
+    pub(super) fn is_of_address(&self) -> bool {
+        self.source.is_some()
+    }
+}
+
 impl fmt::Display for Full {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Full { what, limit, source } = self;
@@ -90,6 +97,11 @@ impl Places {
         }
         *taken.entry(source).or_default() += 1;
         Ok(Place { places: Arc::clone(self), source })
+    }
+
+    /// How many each address has.
+    pub(super) fn by_address(&self) -> BTreeMap<IpAddr, usize> {
+        self.lock().clone()
     }
 
     /// Places that are taken.

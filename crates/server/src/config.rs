@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wellspring_trust::Quota;
 
-use super::ServerEvent;
+use super::{GroupRange, ServerEvent};
 use crate::ConfigError;
 use crate::driver::DriverConfig;
 use crate::socket::Interface;
@@ -62,9 +62,16 @@ pub struct ServerConfig {
     ///
     /// [rights]: wellspring_trust::Rights::quota
     pub address_quota: Quota,
-    /// An object of which less than 32 KiB arrive in so long, though its client is not silent, is
-    /// given up; never sooner than twice the time that its client waits.
+    /// What one client may have reserved of the disk and not written yet, by its key or else its address, of what others
+    /// leave free \[%\].
+    pub client_share: u8,
+    /// An object of which less than 32 KiB arrive in so long, or less than would bring it here in three days, is given up.
+    /// Its client may besides be silent for as long as it waits, after more has come.
     pub idle_put: Duration,
+    /// Multicast groups that clients may have joined.
+    pub groups: Vec<GroupRange>,
+    /// Of these through which objects of one address come at one time, at most.
+    pub max_groups_an_address: usize,
     /// Where digests are kept.
     pub cache: Arc<DigestCache>,
     /// The interface multicast comes in by; `None` leaves it to the system.
@@ -91,7 +98,10 @@ setters! {
         max_puts_an_address: usize,
         max_empty_an_address: usize,
         address_quota: Quota,
+        client_share: u8,
         idle_put: Duration,
+        groups: Vec<GroupRange>,
+        max_groups_an_address: usize,
         cache: Arc<DigestCache>,
         interface: Option<Interface>,
         events: Arc<dyn Fn(ServerEvent) + Send + Sync>,
@@ -106,6 +116,7 @@ impl ServerConfig {
     pub fn check(&self) -> Result<(), ConfigError> {
         let times = Duration::from_millis(10)..=Duration::from_secs(86_400);
         ConfigError::check("idle_put", &self.idle_put, times.clone())?;
+        ConfigError::check("client_share", &self.client_share, 1..=100)?;
         ConfigError::check("lttp.timeout", &self.lttp.timeout, times)?;
         let count = self.further_addresses.len();
         ConfigError::check("further_addresses", &count, 0..=MAX_ADDRESSES)?;
@@ -133,7 +144,10 @@ impl ServerConfig {
             max_puts_an_address: 32,
             max_empty_an_address: 256,
             address_quota: Quota::NONE,
+            client_share: 50,
             idle_put: Duration::from_secs(60),
+            groups: GroupRange::usual(),
+            max_groups_an_address: 8,
             cache: Arc::new(DigestCache::in_memory()),
             interface: None,
             events: Arc::new(|_| {}),

@@ -30,6 +30,8 @@ pub struct ServerCounters {
     pub digests_known: u64,
     /// Digests computed from a file's bytes.
     pub digests_computed: u64,
+    /// Puts that were given up since they got on too slowly to keep their space or their place.
+    pub puts_too_slow: u64,
     /// What came of the symbols of received objects.
     pub received: ReceivedObjects,
 }
@@ -134,6 +136,11 @@ impl Tally {
             | ServerEvent::Refused { .. }
             | ServerEvent::Suppressed { .. } => {}
         }
+    }
+
+    /// Counts a put that is given up as too slow.
+    pub(super) fn count_too_slow(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).puts_too_slow += 1;
     }
 
     /// The counts so far, without what others count.

@@ -127,3 +127,22 @@ pub enum ServerEvent {
         count: u64,
     },
 }
+
+impl ServerEvent {
+    /// Whose transfer it is of, if it is of one.
+    pub(super) fn client(&self) -> Option<SocketAddr> {
+        match self {
+            ServerEvent::Sending { client, .. }
+            | ServerEvent::Sent { client, .. }
+            | ServerEvent::SentNdp { client, .. }
+            | ServerEvent::SendingPart { client, .. }
+            | ServerEvent::SentPart { client, .. }
+            | ServerEvent::SendFailed { client, .. }
+            | ServerEvent::Receiving { client, .. }
+            | ServerEvent::Received { client, .. }
+            | ServerEvent::ReceiveFailed { client, .. }
+            | ServerEvent::Refused { client, .. } => Some(*client),
+            ServerEvent::Hashing { .. } | ServerEvent::Suppressed { .. } => None,
+        }
+    }
+}

@@ -1,18 +1,28 @@
 //! Rate limit of events: strangers must not fill the operator's disk with what he is told.
 
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use wellspring_wire::control::RefusalCode;
 
 use super::ServerEvent;
+use super::address_limit::MinuteCount;
 
 /// What events that a stranger can bring about for a packet or two are limited to: one in so much
 /// time, after so many at once.
 const CHEAP: (Duration, u32) = (Duration::from_millis(100), 50);
 /// The same for events of transfers, which take a proof of address and some round trips.
 const DEAR: (Duration, u32) = (Duration::from_millis(1), 1_000);
+
+/// Events of transfers of one address in a minute.
+const OF_ADDRESS: usize = 1_200;
+/// Other log lines that one address brings about in a minute.
+const LINES_OF_ADDRESS: usize = 30;
+
+/// Stands for a client of which it is not known who it is.
+pub(super) const ANYBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 /// What events are counted by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -22,8 +32,12 @@ enum Reason {
     Refused(RefusalCode),
 }
 
-/// A token bucket for each reason.
-pub(super) struct EventLimit(Mutex<BTreeMap<Reason, Bucket>>);
+/// A token bucket for each reason, and what addresses have had in this minute.
+pub(super) struct EventLimit {
+    buckets: Mutex<BTreeMap<Reason, Bucket>>,
+    transfers: Mutex<MinuteCount>,
+    lines: Mutex<(MinuteCount, u64)>,
+}
 
 struct Bucket {
     /// When the bucket is full again.
@@ -36,7 +50,11 @@ struct Bucket {
 
 impl EventLimit {
     pub(super) fn new() -> Self {
-        EventLimit(Mutex::default())
+        EventLimit {
+            buckets: Mutex::default(),
+            transfers: Mutex::default(),
+            lines: Mutex::default(),
+        }
     }
 
     /// Counts an event and says what to tell at that moment: nothing, the event, or first how many
@@ -52,12 +70,14 @@ impl EventLimit {
             (ServerEvent::Hashing { .. }, _) => (Reason::Hashing, "hashing".to_owned(), CHEAP),
             _ => (Reason::Transfer, "of transfers".to_owned(), DEAR),
         };
-        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_beyond = reason == Reason::Transfer
+            && event.client().is_some_and(|client| !self.is_within(client, now));
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket =
             buckets.entry(reason).or_insert(Bucket { full_at: now, suppressed: 0, events: 0 });
         bucket.events += 1;
         let full_at = bucket.full_at.max(now);
-        if full_at.duration_since(now) > interval * (burst - 1) {
+        if is_beyond || full_at.duration_since(now) > interval * (burst - 1) {
             bucket.suppressed += 1;
             return None;
         }
@@ -66,9 +86,28 @@ impl EventLimit {
         Some((count > 0).then_some(ServerEvent::Suppressed { what, count }))
     }
 
+    /// Whether an address may have one more event of transfers told in this minute.
+    fn is_within(&self, client: SocketAddr, now: Instant) -> bool {
+        let mut counts = self.transfers.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.take("events", client, OF_ADDRESS, now).is_ok()
+    }
+
+    /// Whether a line that a client has brought about is logged; and how many were left out before, of all clients.
+    pub(super) fn pass_line(&self, client: SocketAddr, now: Instant) -> Option<u64> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let (counts, suppressed) = &mut *lines;
+        match counts.take("lines", client, LINES_OF_ADDRESS, now) {
+            Ok(()) => Some(std::mem::take(suppressed)),
+            Err(_) => {
+                *suppressed += 1;
+                None
+            }
+        }
+    }
+
     /// Refusals so far, by code, told or not.
     pub(super) fn refusals(&self) -> BTreeMap<RefusalCode, u64> {
-        let buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         let refused = |(reason, bucket): (&Reason, &Bucket)| match reason {
             Reason::Refused(code) => Some((*code, bucket.events)),
             _ => None,
@@ -107,5 +146,28 @@ mod tests {
         let busy = limit.pass(&event, Some(RefusalCode::Busy), began);
         assert!(matches!(busy, Some(None)), "another reason");
         assert_eq!(limit.refusals()[&RefusalCode::NotFound], 10_002);
+    }
+
+    #[test]
+    fn one_address_does_not_fill_the_log_with_its_transfers_nor_with_other_lines() {
+        let limit = EventLimit::new();
+        let began = Instant::now();
+        let client = |host: u8| SocketAddr::from(([192, 0, 2, host], 7));
+        let sent = |host, ms| {
+            let (name, reason) = ("x".to_owned(), String::new());
+            let event = ServerEvent::SendFailed { name, client: client(host), reason };
+            limit.pass(&event, None, began + Duration::from_millis(ms))
+        };
+        // A hundred a second.
+        let told = (0..6_000).filter(|n| sent(1, n * 9).is_some()).count();
+        assert_eq!(told, OF_ADDRESS);
+        let Some(Some(ServerEvent::Suppressed { count, .. })) = sent(2, 54_000) else {
+            panic!("another address has its own, and the rest is counted")
+        };
+        assert_eq!(count, 4_800);
+        assert!(sent(1, 60_000).is_some(), "the next minute");
+        let line = |host| limit.pass_line(client(host), began);
+        assert_eq!((0..100).filter(|_| line(1).is_some()).count(), LINES_OF_ADDRESS);
+        assert_eq!(line(2), Some(70));
     }
 }

@@ -87,8 +87,8 @@ pub(super) struct Handler {
     pub(super) stream_handshakes: StreamHandshakes,
     /// What the sockets can do, once that was asked for.
     pub(super) of_sockets: OnceLock<Abilities>,
-    tally: Tally,
-    limit: EventLimit,
+    pub(super) tally: Tally,
+    pub(super) limit: EventLimit,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -16,16 +16,20 @@ mod event;
 mod event_limit;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod give_way;
+mod groups;
 mod handler;
 mod listed;
 mod manifests;
 #[cfg(any(test, feature = "fuzzing"))]
 mod model;
 mod operation;
+mod pace;
 mod parts;
 mod paths;
 mod probes;
 mod put_check;
+mod put_groups;
 mod put_pages;
 mod put_requests;
 mod puts;
@@ -59,6 +63,7 @@ pub use wellspring_net::{
 pub use config::{LONGEST_WAIT, LttpLimits, MAX_PATHS, ServerConfig};
 pub use counters::{ReceivedObjects, ServerCounters, Transfers};
 pub use event::ServerEvent;
+pub use groups::{BadRange, GroupRange};
 pub use quotas::QuotaRefusals;
 pub use running::{Direction, Protocol, RunningTransfer, TransferState};
 pub use server::{BindError, Server};

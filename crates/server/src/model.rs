@@ -189,6 +189,7 @@ impl<'a> Model<'a> {
             Limits { object_len: 50_000, objects: MAX_PUTS, total_len: 60_000, keep_free: 0 };
         (config.max_sends, config.max_sends_an_address) = (MAX_SENDS, MAX_SENDS_AN_ADDRESS);
         config.max_puts_an_address = MAX_PUTS_AN_ADDRESS;
+        config.client_share = 100;
         let quota = format!("max-sessions={MAX_SESSIONS} max-files=3");
         config.address_quota = quota.parse().expect("a quota");
         config.driver.keys = with_keys.then(|| Arc::clone(&KEYS.keyring));

@@ -1,6 +1,5 @@
 //! Offers of objects, and their sessions.
 
-use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,8 +7,7 @@ use std::time::Instant;
 
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::{ObjectInfo, ReceiveStats};
-use wellspring_trust::GroupKey;
-use wellspring_wire::control::{self, Offer, RefusalCode};
+use wellspring_wire::control::{Offer, RefusalCode};
 use wellspring_wire::scdp::Mode;
 
 use super::ServerEvent;
@@ -18,11 +16,11 @@ use super::cookie::Purpose;
 use super::digests::Known;
 use super::handler::{Handler, lock};
 use super::put_pages::Taken;
-use super::puts::{Put, Rival, Stage};
+use super::puts::{Rival, Stage};
 use super::quotas::Account;
 use super::taken_tree::TreeStep;
 use super::taking::Taking;
-use crate::driver::{GroupKeyChange, SessionEvent};
+use crate::driver::SessionEvent;
 use crate::manifest::{RESUMED_EPOCH, Verified, first_missing};
 use crate::pages::Pages;
 use crate::protocols::ReceiveObject;
@@ -153,7 +151,15 @@ impl Handler {
         if let Some(account) = account {
             self.promise_room(account, &taking, step.as_ref())?;
         }
-        let part = Arc::new(self.part_for(&taking, resume)?);
+        let part = match self.part_for(&taking, resume) {
+            // Asked again, it finds the place free.
+            Err(StoreError::Busy { .. }) if self.frees_place() => {
+                return Ok(Outcome::Pending { done: 0, total: offer.size });
+            }
+            part => Arc::new(part?),
+        };
+        let space = (self.store.space()?, self.config.client_share);
+        lock(&self.puts).claim(offer.session, part.reserved(), space)?;
         match object {
             None => {
                 self.tell_if(taking.event(0));
@@ -188,6 +194,19 @@ impl Handler {
             self.give_up_put(session, RefusalCode::Failed, reason);
         }
         !matches!(rival, None | Some(Rival::Lives))
+    }
+
+    /// Whether an object that hardly comes is given up, so that another one finds a place.
+    fn frees_place(&self) -> bool {
+        let puts = lock(&self.puts);
+        let is_given_up = puts.has_given_up();
+        let least = puts.least(crate::clock::now()).filter(|_| !is_given_up);
+        drop(puts);
+        if let Some(session) = least {
+            let reason = "others wait for its place, and hardly anything of it came".to_owned();
+            self.give_up_put(session, RefusalCode::TooSlow, reason);
+        }
+        is_given_up || least.is_some()
     }
 
     /// Promises room for what is offered in its client's quota.
@@ -267,6 +286,7 @@ impl Handler {
     ) -> Result<(), Refusal> {
         let Taking { session, owner: Owner { client, key }, group, size, digest, .. } = *taking;
         if let Some(group) = group {
+            self.check_group(session, group)?;
             self.handle
                 .join_group(group, self.config.interface.as_ref())
                 .map_err(|error| Refusal::new(RefusalCode::Unsupported, error.to_string()))?;
@@ -339,42 +359,12 @@ impl Handler {
         }
     }
 
-    fn leave(&self, group: Option<SocketAddr>, sender: SocketAddr, session: SessionId) {
-        if let Some(group) = group {
-            // Fails only when the driver has stopped, and with it all groups.
-            let _ = self.handle.leave_group(group);
-            let _ = self.handle.group_key(sender, session, GroupKeyChange::Forget);
-        }
-    }
-
-    /// Takes a key of the group through which an object comes, from the host that has offered it.
-    pub(super) fn group_key(
-        &self,
-        owner: Owner,
-        key: &control::GroupKey<'_>,
-    ) -> Result<Outcome, Refusal> {
-        let control::GroupKey { session, generation, suite, secret } = *key;
-        let through_group =
-            |put: &mut Put| put.owner() == owner && put.group.is_some() && !put.stage.is_over();
-        let unsupported = |text| Refusal::new(RefusalCode::Unsupported, text);
-        if self.config.driver.keys.is_none() {
-            return Err(unsupported("this host has no keys"));
-        }
-        // Held until the key is on its way, so that it is not forgotten before it comes.
-        let mut puts = lock(&self.puts);
-        if !puts.get_mut(session).is_some_and(through_group) {
-            return Err(unsupported("no object is expected through that group"));
-        }
-        let key = GroupKey::from_parts(*secret, generation, suite);
-        let key = key.ok_or_else(|| unsupported("a cipher that is not known here"))?;
-        let taken = self.handle.group_key(owner.client, session, GroupKeyChange::Receive(key));
-        taken.map_err(Refusal::failed)?;
-        Ok(Outcome::Accepted)
-    }
-
     /// Gives up an object for a reason of its client's.
     pub(super) fn give_up_put(&self, session: SessionId, code: RefusalCode, reason: String) {
         if let Some(put) = lock(&self.puts).get_mut(session) {
+            if put.given_up.is_none() && code == RefusalCode::TooSlow {
+                self.tally.count_too_slow();
+            }
             put.given_up.get_or_insert((code, reason));
             if let Stage::Checking(checking) = &put.stage {
                 checking.end();
@@ -386,7 +376,12 @@ impl Handler {
 
     /// Gives up objects that get on too slowly to be worth the space that is held for them.
     pub(super) fn end_idle_puts(&self, now: Instant) {
-        let idle = lock(&self.puts).idle(now);
+        let mut puts = lock(&self.puts);
+        let (idle, unheard) = (puts.idle(now), puts.unheard_groups(now));
+        drop(puts);
+        for (group, client, session) in unheard {
+            self.leave(Some(group), client, session);
+        }
         for session in idle {
             let code = RefusalCode::TooSlow;
             self.give_up_put(session, code, code.to_string());
@@ -423,7 +418,13 @@ impl Handler {
                 }
             }
             SessionEvent::SymbolsAltered { symbols, excluded, .. } => {
-                tracing::warn!(?session, symbols, excluded, "altered symbols of an object");
+                let client = put.client;
+                if let Some(suppressed) = self.limit.pass_line(client, crate::clock::now()) {
+                    tracing::warn!(
+                        ?session, %client, symbols, excluded, suppressed,
+                        "altered symbols of an object"
+                    );
+                }
                 if excluded {
                     let reason = "symbols were altered by the sender or on their way".to_owned();
                     put.given_up.get_or_insert((RefusalCode::BadDigest, reason));
@@ -506,8 +507,10 @@ impl Handler {
             Ok(_) => ServerEvent::Received { name, client, size, stats, socket_dropped },
             Err(error) => ServerEvent::ReceiveFailed { name, client, reason: error.to_string() },
         });
-        if let (None, Err(error)) = (&event, &committed) {
-            tracing::info!(?session, %client, %error, "part of a tree");
+        if let (None, Err(error)) = (&event, &committed)
+            && let Some(suppressed) = self.limit.pass_line(client, crate::clock::now())
+        {
+            tracing::info!(?session, %client, %error, suppressed, "part of a tree");
         }
         puts = lock(&self.puts);
         if committed.is_ok() {

@@ -1,5 +1,7 @@
 //! Objects on their way in.
 
+mod bounds;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -13,6 +15,7 @@ use wellspring_wire::control::{Offer, PutState, RefusalCode, Reply};
 use super::address_limit::{MinuteCount, Place, Places};
 use super::answer::{Outcome, Owner, Refusal};
 use super::checking::Checking;
+use super::pace::Pace;
 use super::quotas::{Account, Promise, Quotas, Session};
 use super::running::{Direction, Protocol, RunningTransfer, TransferState};
 use super::taken_tree::TreeStep;
@@ -23,9 +26,6 @@ use crate::store::{Digest, ObjectName, PartFile};
 
 /// Objects whose end is remembered, so that their clients can still ask.
 const MAX_REMEMBERED: usize = 1_024;
-
-/// What an object must get on by in its patience to keep its space \[bytes\].
-const LEAST_PROGRESS: u64 = 32 << 10;
 
 /// Silence after which a client that offers the same bytes again is given what its earlier session has, unless the
 /// network has reported before that nobody listens at its earlier address.
@@ -66,16 +66,20 @@ pub(super) struct Put {
     /// Blocks that were there before, the first of them.
     held: Vec<Range<u32>>,
     pub group: Option<SocketAddr>,
-    /// It is to come by unicast, since a member of the group may have forged symbols.
+    /// When it was first looked whether something comes through the group.
+    joined: Option<Instant>,
+    /// It is to come by unicast, since a member of the group may have forged symbols, or nothing comes through the group.
     pub left_group: bool,
     pub stage: Stage,
     symbol_size: u16,
     /// Why it was given up here.
     pub given_up: Option<(RefusalCode, String)>,
-    /// How long it may get on too slowly before it is given up.
-    patience: Duration,
-    /// Symbols received when they were last enough, and when that was.
-    got_on: Option<(u64, Instant)>,
+    /// When it was offered.
+    began: Instant,
+    /// How fast it must come.
+    pace: Pace,
+    /// Space that was held for it when it was taken \[bytes\].
+    reserved: u64,
     /// What shows whether its client is gone, when it offers the same bytes again.
     signs: SignsOfLife,
     /// Until it is over.
@@ -130,21 +134,20 @@ impl SignsOfLife {
 }
 
 impl Put {
-    /// Whether it has got on by less than [`LEAST_PROGRESS`] in its patience, or its client does not do its part as it is
-    /// verified what was left.
+    /// Whether it gets on too slowly to keep its space, or its client does not do its part as it is verified what was left.
     fn is_idle(&mut self, now: Instant) -> bool {
-        let symbols = match &mut self.stage {
-            Stage::Checking(checking) => return checking.is_idle(now, self.patience),
-            Stage::Receiving(_, progress) => progress.symbols(),
-            _ => return false,
-        };
-        let (before, since) = *self.got_on.get_or_insert((symbols, now));
-        let bytes = symbols.saturating_sub(before) * u64::from(self.symbol_size);
-        if bytes >= LEAST_PROGRESS.min(self.size) {
-            self.got_on = Some((symbols, now));
-            return false;
+        match &mut self.stage {
+            Stage::Checking(checking) => checking.is_idle(now, self.pace.patience()),
+            Stage::Receiving(_, progress) => {
+                let came = progress.arrived() * u64::from(self.symbol_size);
+                self.pace.is_too_slow(came, now)
+            }
+            _ => false,
         }
-        now.duration_since(since) >= self.patience
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.stage, Stage::Complete | Stage::Failed(_))
     }
 }
 
@@ -162,6 +165,7 @@ impl Put {
         (part, progress): (Arc<PartFile>, SessionProgress),
     ) {
         held.truncate(MAX_HELD_RUNS);
+        self.pace.expect(self.size.saturating_sub(progress.bytes_done()));
         (self.blocks, self.held) = (blocks, held);
         self.stage = Stage::Receiving(part, progress);
     }
@@ -392,12 +396,14 @@ impl Puts {
             blocks: 0,
             held: Vec::new(),
             group: offer.group,
+            joined: None,
             left_group: false,
             stage: Stage::Opening,
             symbol_size: offer.geometry.symbol_size,
-            patience: config.idle_put.max(waits * 2),
+            began: crate::clock::now(),
+            pace: Pace::new(offer.size, waits, config.idle_put),
+            reserved: 0,
             given_up: None,
-            got_on: None,
             signs: SignsOfLife::default(),
             places: Some(places),
             promise: None,
@@ -466,21 +472,4 @@ impl Puts {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_session_is_over_when_its_client_is_silent_for_long_or_its_port_is_closed() {
-        let (mut signs, start) = (SignsOfLife::default(), Instant::now());
-        let just_before = start + TAKE_OVER - Duration::from_millis(1);
-        assert_eq!(signs.judge(7, start), Life::InDoubt);
-        assert_eq!(signs.judge(7, just_before), Life::InDoubt);
-        assert_eq!(signs.judge(7, start + TAKE_OVER), Life::Over);
-        assert_eq!(signs.judge(8, just_before), Life::Shown);
-        assert_eq!(signs.judge(8, just_before), Life::InDoubt, "compared anew");
-        signs.closed = Some(8);
-        assert_eq!(signs.judge(8, just_before), Life::Over, "nobody listens there");
-        assert_eq!(signs.judge(9, just_before), Life::Shown, "the report was forged");
-        assert_eq!(signs.judge(9, just_before), Life::InDoubt);
-    }
-}
+mod tests;

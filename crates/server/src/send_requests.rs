@@ -12,7 +12,7 @@ use super::ServerEvent;
 use super::answer::{Outcome, Owner, Refusal, SessionReport, Shown};
 use super::cookie::Purpose;
 use super::handler::{Handler, OpenObject, lock};
-use super::sends::{Kind, Wanted};
+use super::sends::{Admitted, Ended, Kind, Wanted};
 use crate::driver::{SessionEvent, SessionProgress};
 use crate::protocols::{Recipients, SendObject};
 use crate::store::Digest;
@@ -48,7 +48,7 @@ impl Handler {
 
     fn send(&self, shown: Shown<'_>, wanted: &Wanted<'_>) -> Result<Outcome, Refusal> {
         let Shown { client, cookie, account, .. } = shown;
-        let (number, replaces) = {
+        let Admitted { number, replaces, instead_of } = {
             let mut sends = lock(&self.sends);
             if let Some(answer) = sends.known(shown.owner(), wanted)? {
                 return Ok(answer);
@@ -59,9 +59,12 @@ impl Handler {
             }
             let counted = (&self.quotas, account);
             sends
-                .admit(shown.owner(), wanted, counted)
+                .admit(shown.owner(), wanted, counted, crate::clock::now())
                 .inspect_err(|_| self.jar.give_back(cookie))?
         };
+        if let Some(ended) = instead_of {
+            self.end_send(ended);
+        }
         if replaces {
             // The client has lost sight of that session; the driver takes requests in order, so
             // the number is free when the new one comes.
@@ -78,6 +81,18 @@ impl Handler {
         }
         lock(&self.sends).opened(wanted, number, running);
         outcome
+    }
+
+    /// Ends a session whose place another one has. Its client is told, and asks again when it can go on.
+    fn end_send(&self, Ended { kind, session, client, name }: Ended) {
+        match kind {
+            // A driver that has stopped has ended its sessions.
+            Kind::Scdp => drop(self.handle.cancel(session)),
+            Kind::Ndp => self.handle.ndp().cancel(session),
+        }
+        let reason =
+            "gave its place to another fetch: all are taken, and it got on least".to_owned();
+        self.tell(ServerEvent::SendFailed { name, client, reason });
     }
 
     /// Opens the session that was admitted by that number; or what is to be answered first.

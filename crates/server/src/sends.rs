@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use wellspring_core::SessionId;
 use wellspring_wire::control::{RefusalCode, Start};
 
-use super::address_limit::{Place, Places};
+use super::address_limit::{Full, Place, Places, source_of};
 use super::answer::{Outcome, Owner, Refusal};
 use super::cookie::Purpose;
+use super::give_way::{Marks, victim};
 use super::quotas::{Account, Quotas, Session};
 use super::running::{Direction, Protocol, RunningTransfer, TransferState};
 use crate::driver::SessionProgress;
@@ -53,9 +54,32 @@ impl Wanted<'_> {
         }
     }
 
+    /// Symbols that are pushed before anybody asks for one.
+    fn pushed(&self) -> u64 {
+        self.scdp.map_or(0, |start| start.geometry.initial_window.into())
+    }
+
     fn epoch(&self) -> u8 {
         self.scdp.and_then(|start| start.resume).map_or(0, |at| at.epoch)
     }
+}
+
+/// What became of a request for a place.
+pub(super) struct Admitted {
+    /// The session's number among all.
+    pub number: u64,
+    /// An earlier life of it is to be ended.
+    pub replaces: bool,
+    /// Another session whose place it has, and which is to be ended.
+    pub instead_of: Option<Ended>,
+}
+
+/// A session that was taken out for another one.
+pub(super) struct Ended {
+    pub kind: Kind,
+    pub session: SessionId,
+    pub client: SocketAddr,
+    pub name: String,
 }
 
 /// Sessions that send.
@@ -75,6 +99,8 @@ struct Sending {
     symbol_size: u16,
     /// Once it is handed to the driver; until then it is being opened.
     running: Option<SessionProgress>,
+    /// How far it was some time ago.
+    marks: Marks,
     /// Symbols sent when another address last asked for the session, and when that was.
     looked: Option<(u64, Instant)>,
     /// Where the bytes come from of an object that is sent by SCDP.
@@ -142,17 +168,30 @@ impl Sends {
         })
     }
 
-    /// Takes a place for the session. Returns its number among all, and whether an earlier life of it is to be ended.
+    /// Takes a place for the session; if there is none, that of another one that hardly gets on, or of an address with more
+    /// than its share.
     pub(super) fn admit(
         &mut self,
         owner: Owner,
         wanted: &Wanted<'_>,
         (quotas, account): (&Arc<Quotas>, Option<&Account>),
-    ) -> Result<(u64, bool), Refusal> {
+        now: Instant,
+    ) -> Result<Admitted, Refusal> {
         let key = wanted.key();
+        let mut instead_of = None;
         let (replaces, places) = match self.open.remove(&key) {
             Some(earlier) => (earlier.running.is_some(), earlier.places),
-            None => (false, (self.places.take(owner.client)?, quotas.session(account)?)),
+            None => {
+                let session = quotas.session(account)?;
+                let place = match self.places.take(owner.client) {
+                    Ok(place) => place,
+                    Err(full) => {
+                        instead_of = self.give_way(owner, full, now);
+                        self.places.take(owner.client)?
+                    }
+                };
+                (false, (place, session))
+            }
         };
         self.begun += 1;
         let sending = Sending {
@@ -162,12 +201,36 @@ impl Sends {
             epoch: wanted.epoch(),
             symbol_size: wanted.symbol_size(),
             running: None,
+            marks: Marks::new(wanted.pushed(), now),
             looked: None,
             source: None,
             places,
         };
         self.open.insert(key, sending);
-        Ok((self.begun, replaces))
+        Ok(Admitted { number: self.begun, replaces, instead_of })
+    }
+
+    /// Takes out a session so that a client finds a place, whose limit it is.
+    fn give_way(&mut self, owner: Owner, full: Full, now: Instant) -> Option<Ended> {
+        let pace = |(key, open): (&(Kind, SessionId), &Sending)| {
+            let symbols = open.running.as_ref()?.symbols();
+            let pace = open.marks.pace(symbols, open.symbol_size, now)?;
+            Some((pace, *key, source_of(open.owner.client)))
+        };
+        let sends: Vec<_> = self.open.iter().filter_map(pace).collect();
+        let wanted = (source_of(owner.client), full.is_of_address());
+        let (kind, session) = victim(&sends, &self.places.by_address(), wanted)?;
+        let open = self.open.remove(&(kind, session))?;
+        Some(Ended { kind, session, client: open.owner.client, name: open.name })
+    }
+
+    /// Notes how far all are.
+    pub(super) fn mark(&mut self, now: Instant) {
+        for open in self.open.values_mut() {
+            if let Some(progress) = &open.running {
+                open.marks.count(progress.symbols(), now);
+            }
+        }
     }
 
     /// Notes where the bytes come from that SCDP is to send.
@@ -288,8 +351,21 @@ mod tests {
         }
 
         fn admit(&mut self, start: &Start<'_>) -> (u64, bool) {
-            let admitted = self.sends.admit(owner(), &wanted(start), (&self.quotas, None));
-            admitted.map_err(|refusal| refusal.text).expect("there is room")
+            let admitted = self.admit_of(owner(), start, Instant::now());
+            let Admitted { number, replaces, instead_of } = admitted.expect("there is room");
+            assert!(instead_of.is_none(), "there is room");
+            (number, replaces)
+        }
+
+        fn admit_of(
+            &mut self,
+            owner: Owner,
+            start: &Start<'_>,
+            now: Instant,
+        ) -> Result<Admitted, String> {
+            let counted = (&self.quotas, None);
+            let admitted = self.sends.admit(owner, &wanted(start), counted, now);
+            admitted.map_err(|refusal| refusal.text)
         }
 
         fn end(&mut self, number: u64) -> bool {
@@ -355,5 +431,34 @@ mod tests {
         }
         table.sends.opened(&wanted(&start), 2, None);
         assert_eq!((table.sends.count(), table.places.taken()), (0, 0));
+    }
+
+    #[test]
+    fn who_finds_no_place_has_that_of_a_send_that_does_not_get_on_once_it_is_not_young() {
+        let mut table = Table::new();
+        let began = Instant::now();
+        let client = |host: u8| Owner { client: ([192, 0, 2, host], 7).into(), key: None };
+        let of = |session| Start { session: SessionId(session), ..start(0) };
+        for session in 0..9 {
+            let start = of(session);
+            let owner = client(if session < 8 { 1 } else { 2 });
+            let number = table.admit_of(owner, &start, began).expect("nine places").number;
+            table.sends.opened(&wanted(&start), number, running());
+        }
+        let mut ask = |host, session, seconds| {
+            let at = began + Duration::from_secs(seconds);
+            let admitted = table.admit_of(client(host), &of(session), at);
+            admitted.map(|admitted| admitted.instead_of.map(|ended| ended.session.0))
+        };
+        assert!(ask(3, 20, 9).is_err(), "all are young");
+        assert_eq!(ask(3, 20, 10), Ok(Some(0)));
+        assert_eq!(ask(3, 21, 11), Ok(Some(1)));
+        assert_eq!(table.places.taken(), 9);
+        // What is being opened does not count as slow.
+        let mut left = Table::new();
+        for session in 0..9 {
+            assert!(left.admit_of(client(1), &of(session), began).is_ok());
+        }
+        assert!(left.admit_of(client(3), &of(20), began + Duration::from_secs(60)).is_err());
     }
 }

@@ -25,7 +25,7 @@ use wellspring_net::without_missing_ipv6;
 
 use super::config::ServerConfig;
 use super::counters::ServerCounters;
-use super::handler::Handler;
+use super::handler::{Handler, lock};
 use super::parts::{self, Parts};
 use super::quotas::Quotas;
 use super::running::RunningTransfer;
@@ -33,6 +33,9 @@ use super::running::RunningTransfer;
 /// Control messages that wait for the server's task; what comes beyond is dropped and repeated by
 /// its client.
 const MAX_WAITING: usize = 1_024;
+
+/// Pause between two looks at whether transfers get on, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Pause between two looks at part files that nobody works on, if there are new ones.
 const TRIM_EVERY: Duration = Duration::from_secs(60);
@@ -160,7 +163,7 @@ impl Server {
                 handler.on_session(report);
             }
         });
-        let idle = crate::task::spawn(end_idle_puts(Arc::clone(&kept)));
+        let idle = crate::task::spawn(look_at_transfers(Arc::clone(&kept)));
         let parts = crate::task::spawn(trim_parts(Arc::clone(&kept)));
         Ok(Server {
             local_addr: driver.local_addr(),
@@ -221,13 +224,16 @@ impl Server {
     }
 }
 
-/// Looks from time to time whether objects that are taken get on.
-async fn end_idle_puts(handler: Arc<Handler>) {
-    let mut ticks = tokio::time::interval(handler.config.idle_put / 4);
+/// Looks from time to time whether transfers get on.
+async fn look_at_transfers(handler: Arc<Handler>) {
+    let pause = (handler.config.idle_put / 4).min(LOOK_EVERY);
+    let mut ticks = tokio::time::interval(pause);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        handler.end_idle_puts(crate::clock::now());
+        let now = crate::clock::now();
+        handler.end_idle_puts(now);
+        lock(&handler.sends).mark(now);
     }
 }
 

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
+use super::event_limit::ANYBODY;
 use super::handler::Handler;
 use super::taken_tree::{TakenTree, at};
 use crate::store::StoreError;
@@ -159,11 +160,14 @@ impl Handler {
         };
         let swapped = beside.next.swap(Some((listing, &TreeFilter::default())))?;
         drop(tree.next.lock().unwrap_or_else(PoisonError::into_inner).take());
-        tracing::info!(
-            directory = tree.directory(),
-            ?swapped,
-            "a tree took the place of a directory"
-        );
+        if let Some(suppressed) = self.limit.pass_line(ANYBODY, crate::clock::now()) {
+            tracing::info!(
+                directory = tree.directory(),
+                ?swapped,
+                suppressed,
+                "a tree took the place of a directory"
+            );
+        }
         Ok(())
     }
 }

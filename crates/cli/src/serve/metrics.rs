@@ -55,6 +55,8 @@ fn transfers(page: &mut Page<'_>, counters: &ServerCounters) {
         page.counter(&format!("{direction}_begun"), "Transfers begun", ended.begun);
         page.counters(&format!("{direction}_ended"), "Transfers ended", "result", &rows);
     }
+    let help = "Puts given up since they got on too slowly to keep their space or place";
+    page.counter("puts_too_slow", help, counters.puts_too_slow);
     // All of them from the start: a rate needs the 0 before the first.
     let codes = (1..).map_while(RefusalCode::from_number);
     let refused: Vec<_> = codes
@@ -335,6 +337,7 @@ mod tests {
         let mut counters = ServerCounters::default();
         counters.refused.insert(RefusalCode::NotFound, 3);
         counters.received.redundant = 5;
+        counters.puts_too_slow = 2;
         let mut statistics = Statistics::default();
         statistics.sent.repair_symbols = 7;
         statistics.sent.lt_symbols = 9;
@@ -343,6 +346,7 @@ mod tests {
         let page = page(&statistics, &counters).expect("a page");
         for line in [
             "wellspring_refusals_total{reason=\"not_found\"} 3",
+            "wellspring_puts_too_slow_total 2",
             "wellspring_symbols_received_total{use=\"redundant\"} 5",
             "wellspring_symbols_sent_total{kind=\"repair\"} 7",
             "wellspring_symbols_sent_total{kind=\"lt\"} 9",

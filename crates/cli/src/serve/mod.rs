@@ -23,7 +23,7 @@ use wellspring_console::units::{counted, parse_size};
 use wellspring_core::Rate;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
-use wellspring_server::{LONGEST_WAIT, Server, ServerConfig};
+use wellspring_server::{GroupRange, LONGEST_WAIT, Server, ServerConfig};
 use wellspring_trust::Quota;
 
 use crate::exit;
@@ -92,6 +92,10 @@ pub struct ServeArgs {
     /// Size of all objects being received at one time, at most.
     #[arg(long, value_name = "SIZE", default_value = "4T", value_parser = parse_size)]
     max_reserved: u64,
+    /// Part of what is free that one client (its key, or without keys its address) may have reserved and not written yet, in
+    /// per cent. A larger object is refused: 100 lets one client have all.
+    #[arg(long, value_name = "PERCENT", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=100))]
+    client_share: u8,
     /// Space that must stay free on the disk.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = parse_size)]
     keep_free: u64,
@@ -119,6 +123,10 @@ pub struct ServeArgs {
     /// Interface that receives multicast: its name, or an address of it.
     #[arg(long, value_name = "IF")]
     interface: Option<Interface>,
+    /// Multicast groups through which clients may put (put --group): ranges, or single groups. An address has 8 at one time
+    /// [default: 239.0.0.0/8 and of IPv6 ff12::/16, ff14::/16, ff15::/16, ff18::/16].
+    #[arg(long, value_name = "RANGE,...", value_delimiter = ',')]
+    groups: Vec<GroupRange>,
     #[command(flatten)]
     keys: KeyArgs,
     /// With --insecure: listen at a public address, too.
@@ -374,6 +382,10 @@ fn configure(args: &ServeArgs) -> Result<ServerConfig, Failed> {
         total_len: args.max_reserved,
         keep_free: args.keep_free,
     };
+    config.client_share = args.client_share;
+    if !args.groups.is_empty() {
+        config.groups.clone_from(&args.groups);
+    }
     config.parts.age = std::time::Duration::from_secs(args.part_age.saturating_mul(3_600));
     config.parts.bytes = args.part_bytes;
     config.address_quota = args.address_quota.unwrap_or(Quota::NONE);

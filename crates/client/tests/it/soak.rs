@@ -540,6 +540,7 @@ fn program_that_is_killed() {
             .allow_overwrite(true)
             .cache(Arc::new(cache));
         config.limits.keep_free = 0;
+        config.client_share = 100;
         config.driver.workers = 1;
         let server = Server::bind(config).await.expect("server");
         println!("listening {}", server.local_addr());

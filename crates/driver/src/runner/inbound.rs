@@ -47,6 +47,10 @@ impl<P: Protocol> Runner<P> {
                 count(host, reason);
                 if reason == DropReason::UnknownSession {
                     self.on_unknown(host, now, origin, &arrived);
+                } else if reason == DropReason::Duplicate
+                    && let Some(session) = self.sessions.by_id(arrived.session)
+                {
+                    session.progress.add_duplicates(1);
                 }
             }
         }

@@ -60,6 +60,7 @@ impl Host {
             .allow_overwrite(self.overwrite)
             .limits(Limits { keep_free: 0, ..Limits::default() })
             .parts(PartLimits { age: Duration::MAX, bytes: 400_000, files: MAX_PARTS })
+            .client_share(100)
             .idle_put(Duration::from_secs(20));
         config.driver.workers = 2;
         config.driver.keys.clone_from(&self.keys);

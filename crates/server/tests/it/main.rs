@@ -1,5 +1,6 @@
 //! Tests of the crate from outside: requests as no client of ours sends them.
 
+mod greedy_puts;
 mod lttp_hostile;
 mod server_limits;
 mod server_requests;

@@ -157,6 +157,7 @@ fn an_offer_that_does_not_get_on_loses_its_space() {
     })
     .find(|state| *state != PutState::Receiving);
     assert_eq!(state, Some(PutState::Failed(RefusalCode::TooSlow)));
+    assert_eq!(served.server.counters().puts_too_slow, 1);
     assert_eq!(std::fs::read_dir(home.path()).expect("directory").count(), 0);
 }
 
@@ -189,5 +190,6 @@ fn an_offer_whose_client_puts_off_what_it_is_asked_of_its_object_loses_its_space
         })
     });
     assert_eq!(refused.flatten().next(), Some(RefusalCode::TooSlow));
+    assert_eq!(served.server.counters().puts_too_slow, 1);
     assert_eq!(served.server.counters().receiving, 0);
 }

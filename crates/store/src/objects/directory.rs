@@ -229,6 +229,14 @@ impl Store {
         Err(StoreError::NoParent(name.parent().unwrap_or_default().to_owned()))
     }
 
+    /// Space for objects on its disk, within the limits, whether it is promised to some or not \[bytes\].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn space(&self) -> Result<u64, StoreError> {
+        self.reservations.space(&*self.disk, &self.root())
+    }
+
     /// Removes part files that could be taken up and that nobody works on: what the limits do not
     /// allow, and, the oldest first, as many as it takes to have `wanted` bytes more on the disk.
     ///

@@ -200,6 +200,15 @@ pub trait Disk: fmt::Debug + Send + Sync {
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
+    /// Files that can be made on the disk of a directory, and files that it can have in all; `None` where it has no such limit.
+    ///
+    /// # Errors
+    /// The system's.
+    fn free_files(&self, directory: &OwnedFd) -> io::Result<Option<(u64, u64)>> {
+        let disk = fstatvfs(directory)?;
+        Ok((disk.f_files > 0).then_some((disk.f_favail, disk.f_files)))
+    }
+
     /// A number that nobody can guess.
     ///
     /// # Errors

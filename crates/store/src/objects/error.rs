@@ -40,6 +40,11 @@ pub enum StoreError {
         /// What is free \[bytes\].
         free: u64,
     },
+    /// The disk can have so few more files that they are kept for others.
+    NoFiles {
+        /// Files that could still be made.
+        free: u64,
+    },
     /// The file changed while it was read.
     Changed(String),
     /// The bytes received are not those that were announced.
@@ -72,6 +77,9 @@ impl fmt::Display for StoreError {
             }
             StoreError::NoSpace { needed, free } => {
                 write!(f, "object of {needed} bytes, only {free} are free")
+            }
+            StoreError::NoFiles { free } => {
+                write!(f, "the disk can have {free} more files, which are kept; remove some there")
             }
             StoreError::Changed(name) => write!(f, "{name} changed while it was being read"),
             StoreError::BadDigest { expected, got } => {

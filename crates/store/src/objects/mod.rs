@@ -9,6 +9,7 @@ mod file_source;
 mod folders;
 mod hash;
 mod memory;
+mod mode;
 mod name;
 mod node_files;
 mod part_file;

@@ -17,6 +17,7 @@ use super::ObjectSink;
 use super::folders::MadeFolders;
 use super::hash::hash_nodes_on;
 use super::memory::Memory;
+use super::mode::mode_for;
 use super::name::{kept_part_name, part_file_name};
 use super::prefix::Prefix;
 use super::sparse::{write_over, write_sparse};
@@ -58,7 +59,7 @@ pub struct PartFile {
     /// Where it is noted what is verified when it is dropped and stays.
     memory: Option<Arc<Memory>>,
     /// Room on the disk and the directories made for it, given back after the file was removed, if it is.
-    _room: Option<(Reservation, MadeFolders)>,
+    room: Option<(Reservation, MadeFolders)>,
 }
 
 impl PartFile {
@@ -198,6 +199,11 @@ impl PartFile {
         self.has_old_bytes
     }
 
+    /// Room that is held for it on the disk, beside what it took up there \[bytes\].
+    pub fn reserved(&self) -> u64 {
+        self.room.as_ref().map_or(0, |(room, _)| room.bytes())
+    }
+
     /// Has the file removed when it is dropped, though it could be taken up: nobody will.
     pub fn discard(&self) {
         self.is_kept.store(false, Ordering::Release);
@@ -290,7 +296,7 @@ impl PartFile {
 
     /// Holds room on the disk, and the directories that were made for it, as long as it is there.
     pub(super) fn in_room(mut self, reservation: Reservation, folders: MadeFolders) -> Self {
-        self._room = Some((reservation, folders));
+        self.room = Some((reservation, folders));
         self
     }
 
@@ -327,7 +333,7 @@ impl PartFile {
                         remembered: None,
                         left_failed: None,
                         memory: None,
-                        _room: None,
+                        room: None,
                     };
                     // Holes until written: what is sparse at the sender stays so here.
                     part.disk.set_len(&part.file, size)?;
@@ -363,7 +369,7 @@ impl PartFile {
     /// Verifies the whole object, syncs it to the disk and gives it its name. Blocks the thread.
     /// Returns the state of the file that was written, by which its digest may be kept: whatever
     /// has the name by now, this file has those bytes. `None` where file times cannot show its
-    /// state from a later one.
+    /// state from a later one. A regular file that it replaces leaves it its permissions; else it gets those of a new file.
     ///
     /// # Errors
     /// [`StoreError::BadDigest`], [`StoreError::Exists`] (another writer was faster), or the system's.
@@ -371,7 +377,8 @@ impl PartFile {
     pub fn commit(&self) -> Result<Option<Fingerprint>, StoreError> {
         let stamp = || {
             let stamped = self.stamp();
-            self.disk.set_mode(&self.file, usual_mode())?;
+            let replaces = self.existing == Existing::Replace;
+            self.disk.set_mode(&self.file, mode_for(&self.parent, &self.target, replaces))?;
             Ok(stamped)
         };
         let (fingerprint, stamped) = self.commit_with(stamp)?;
@@ -494,16 +501,6 @@ fn kept_name(target: &str, digest: Digest) -> String {
     let mut tag = [0; 16];
     tag.copy_from_slice(&digest.0[..16]);
     kept_part_name(target, tag)
-}
-
-/// The mode that a new file of this process gets: read and write for all, less the umask.
-fn usual_mode() -> u32 {
-    // Asking the system by setting it would race with other threads.
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    let umask = line.and_then(|mask| u32::from_str_radix(mask.trim(), 8).ok());
-    // Where it cannot be known, nobody else may.
-    0o666 & !umask.unwrap_or(0o077)
 }
 
 fn not_on_disk() -> io::Error {

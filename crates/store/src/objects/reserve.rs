@@ -5,6 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Disk, StoreError};
 
+/// Of the files that a disk can have, one in so many stays free: small objects take more of these than of its bytes.
+const FILES_KEPT: u64 = 50;
+
 /// Bounds on what strangers may put into a directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
@@ -62,6 +65,11 @@ impl Reservations {
         disk: &dyn Disk,
         directory: &OwnedFd,
     ) -> Result<Reservation, StoreError> {
+        if let Some((free, all)) = disk.free_files(directory)?
+            && free < all / FILES_KEPT
+        {
+            return Err(StoreError::NoFiles { free });
+        }
         self.reserve_of(size, there, disk.free(directory)?)
     }
 
@@ -92,8 +100,24 @@ impl Reservations {
         Ok(Reservation { owner: Arc::clone(self), bytes: size })
     }
 
+    /// Space for objects on the disk of `directory`, whether it is promised or not \[bytes\].
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn space(&self, disk: &dyn Disk, directory: &OwnedFd) -> Result<u64, StoreError> {
+        let on_disk = disk.free(directory)?.saturating_sub(self.limits.keep_free);
+        Ok(on_disk.min(self.limits.total_len))
+    }
+
     fn lock(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reservation {
+    /// How much is held \[bytes\].
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
@@ -133,5 +157,26 @@ mod tests {
         assert!(matches!(over, StoreError::TooLarge { got: 101, limit: 100 }));
         drop(taken_up);
         assert_eq!(room.lock().bytes, 0);
+    }
+
+    #[derive(Debug)]
+    struct FewFiles(Option<(u64, u64)>);
+
+    impl Disk for FewFiles {
+        fn free_files(&self, _: &OwnedFd) -> std::io::Result<Option<(u64, u64)>> {
+            Ok(self.0)
+        }
+    }
+
+    #[test]
+    fn a_disk_does_not_run_out_of_files() {
+        let home = tempfile::tempdir().expect("temporary directory");
+        let home = OwnedFd::from(std::fs::File::open(home.path()).expect("opened"));
+        let room = Reservations::new(Limits { keep_free: 0, ..Limits::default() });
+        let reserve = |files| room.reserve(1, 0, &FewFiles(files), &home).map(|_| ());
+        let refused = reserve(Some((19, 1_000))).expect_err("a fiftieth is kept");
+        assert!(matches!(refused, StoreError::NoFiles { free: 19 }));
+        reserve(Some((20, 1_000))).expect("one is left");
+        reserve(None).expect("no limit");
     }
 }

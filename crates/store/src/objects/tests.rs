@@ -313,6 +313,29 @@ fn a_part_file_is_its_writers_alone_until_it_has_its_name() {
 }
 
 #[test]
+fn a_file_that_is_replaced_leaves_its_permissions_and_a_link_or_more_than_permissions_does_not() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let at = |name: &str| dir.path().join(name);
+    let mode = |name: &str| fs::metadata(at(name)).expect("stat").permissions().mode() & 0o7777;
+    fs::write(at("usual"), b"").expect("write");
+    for (name, before) in [("private", 0o600), ("program", 0o4755), ("read-only", 0o440)] {
+        fs::write(at(name), b"old").expect("write");
+        fs::set_permissions(at(name), fs::Permissions::from_mode(before)).expect("set");
+    }
+    symlink("private", at("link")).expect("a link");
+    let replace = |name: &str| {
+        let digest = digest(b"hello");
+        let part = PartFile::beside(&at(name), 5, digest, Existing::Replace).expect("made");
+        part.write_block(0, b"hello").expect("written");
+        part.commit().expect("complete");
+        mode(name)
+    };
+    assert_eq!(["private", "program", "read-only"].map(replace), [0o600, 0o755, 0o440]);
+    assert_eq!([replace("link"), replace("new")], [mode("usual"); 2]);
+}
+
+#[test]
 fn part_files_of_the_dead_are_removed_and_those_of_the_living_are_not() {
     let dir = tempfile::tempdir().expect("temporary directory");
     fs::create_dir(dir.path().join("sub")).expect("directory");
