@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
+use wellspring_trust::Fingerprint;
 
 /// Addresses counted at one time; beyond, all further ones share one count.
 const MAX_ADDRESSES: usize = 4_096;
@@ -22,6 +23,13 @@ pub(super) fn source_of(client: SocketAddr) -> IpAddr {
         },
         v4 => v4,
     }
+}
+
+/// For whom work is done: the key of a client, where hosts have keys, else its address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Asker {
+    Key(Fingerprint),
+    Address(IpAddr),
 }
 
 /// Places for what clients have at one time: so many in all, and so many for one address. Memory is
@@ -51,6 +59,13 @@ pub(super) struct Full {
     limit: usize,
     /// Whose limit it is; that of all together if absent.
     source: Option<IpAddr>,
+}
+
+impl Full {
+    /// Whether it is the limit of one address.
+    pub(super) fn is_of_address(&self) -> bool {
+        self.source.is_some()
+    }
 }
 
 impl fmt::Display for Full {

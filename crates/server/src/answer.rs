@@ -8,7 +8,7 @@ use wellspring_transport::ndp;
 use wellspring_trust::Fingerprint;
 use wellspring_wire::control::{Cookie, RefusalCode};
 
-use super::address_limit::Full;
+use super::address_limit::{Asker, Full, source_of};
 use super::quotas::{Account, Exceeded};
 use crate::driver::SessionEvent;
 use crate::store::tree::ScanError;
@@ -71,6 +71,13 @@ pub(super) struct Shown<'a> {
     pub key: Option<Fingerprint>,
     pub cookie: Cookie,
     pub account: Option<&'a Account>,
+}
+
+impl Owner {
+    /// For whom work is done that it asks for.
+    pub(super) fn asker(&self) -> Asker {
+        self.key.map_or_else(|| Asker::Address(source_of(self.client)), Asker::Key)
+    }
 }
 
 impl Shown<'_> {

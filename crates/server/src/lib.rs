@@ -17,6 +17,8 @@ mod event_limit;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod handler;
+#[cfg(test)]
+mod limit_tests;
 mod listed;
 mod manifests;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -57,7 +59,7 @@ pub use wellspring_net::{
 };
 
 pub use config::{LONGEST_WAIT, LttpLimits, MAX_PATHS, ServerConfig};
-pub use counters::{ReceivedObjects, ServerCounters, Transfers};
+pub use counters::{ReceivedObjects, RequestsDropped, ServerCounters, Transfers};
 pub use event::ServerEvent;
 pub use quotas::QuotaRefusals;
 pub use running::{Direction, Protocol, RunningTransfer, TransferState};

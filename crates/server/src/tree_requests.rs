@@ -102,6 +102,7 @@ impl Handler {
     /// Opens an object of that digest that is made of a tree.
     pub(super) fn open_of_tree(
         &self,
+        shown: Shown<'_>,
         text: &str,
         wanted: Digest,
     ) -> Result<Result<OpenObject, (u64, u64)>, Refusal> {
@@ -119,17 +120,17 @@ impl Handler {
                 (file, fingerprint)
             }
             None => {
-                let made = self.trees.lock().made(text, Some(wanted));
+                let has_one_content =
+                    matches!(name.part, TreePart::Files { .. } | TreePart::Sample { .. });
+                let digest = (!has_one_content).then_some(wanted);
+                let made = self.trees.lock().made(text, digest);
                 let made = match made {
-                    None if matches!(
-                        name.part,
-                        TreePart::Files { .. } | TreePart::Sample { .. }
-                    ) =>
-                    {
-                        self.make(text, &name)?
-                    }
-                    None => return Err(changed(text)),
                     Some(made) => made,
+                    None if has_one_content => match self.make_to_send(shown, text, &name)? {
+                        Some(made) => made,
+                        None => return Ok(Err((0, 0))),
+                    },
+                    None => return Err(changed(text)),
                 };
                 if made.digest != wanted {
                     return Err(changed(text));
@@ -144,6 +145,22 @@ impl Handler {
             size: fingerprint.size(),
             digest: wanted,
         }))
+    }
+
+    /// Makes what was not kept until it is sent, within the limit of what clients ask about; nothing if too much is being
+    /// made.
+    fn make_to_send(
+        &self,
+        Shown { client, cookie, .. }: Shown<'_>,
+        text: &str,
+        name: &TreeName<'_>,
+    ) -> Result<Option<Made>, Refusal> {
+        if !self.trees.lock().begin_job(client, cookie) {
+            return Ok(None);
+        }
+        let made = self.make(text, name);
+        self.trees.lock().end_job(client, cookie, None);
+        made.map(Some)
     }
 
     /// The file of an object of that digest that is made of a tree, if it is at hand.

@@ -64,6 +64,10 @@ fn transfers(page: &mut Page<'_>, counters: &ServerCounters) {
     let quotas = counters.over_quota;
     let rows = [("sessions", quotas.sessions), ("bytes", quotas.bytes), ("files", quotas.files)];
     page.counters("quota_refusals", "Requests beyond a quota", "quota", &rows);
+    let dropped = counters.dropped_requests;
+    let rows = [("all", dropped.of_all), ("address", dropped.of_address)];
+    let help = "Requests dropped since too many were at work, of all or of their address";
+    page.counters("dropped_requests", help, "limit", &rows);
     let digests = [("hit", counters.digests_known), ("miss", counters.digests_computed)];
     let help = "Digests of objects: found in the cache, or computed";
     page.counters("digests", help, "cache", &digests);
