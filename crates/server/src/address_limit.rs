@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
-use wellspring_trust::Fingerprint;
 
 /// Addresses counted at one time; beyond, all further ones share one count.
 const MAX_ADDRESSES: usize = 4_096;
@@ -23,13 +22,6 @@ pub(super) fn source_of(client: SocketAddr) -> IpAddr {
         },
         v4 => v4,
     }
-}
-
-/// For whom work is done: the key of a client, where hosts have keys, else its address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Asker {
-    Key(Fingerprint),
-    Address(IpAddr),
 }
 
 /// Places for what clients have at one time: so many in all, and so many for one address. Memory is

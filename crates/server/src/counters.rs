@@ -11,7 +11,8 @@ use wellspring_wire::control::RefusalCode;
 use super::address_limit::Full;
 use super::{QuotaRefusals, ServerEvent};
 
-/// What a server counts; all but [`sending`](Self::sending) and [`receiving`](Self::receiving) since it started.
+/// What a server counts; all but [`lttp_connections`](Self::lttp_connections), [`reserved_bytes`](Self::reserved_bytes),
+/// [`sending`](Self::sending) and [`receiving`](Self::receiving) since it started.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ServerCounters {
@@ -21,6 +22,12 @@ pub struct ServerCounters {
     pub over_quota: QuotaRefusals,
     /// Requests that were dropped, and that their clients repeat.
     pub dropped_requests: RequestsDropped,
+    /// Events that were not told, since too many of their kind were.
+    pub suppressed_events: u64,
+    /// TCP connections of clients, for LTTP.
+    pub lttp_connections: usize,
+    /// Disk space that is promised to objects on their way \[bytes\].
+    pub reserved_bytes: u64,
     /// Objects, and parts of objects, that are being sent.
     pub sending: usize,
     /// Objects that are being received.

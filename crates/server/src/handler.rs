@@ -15,7 +15,7 @@ use super::address_limit::Places;
 use super::answer::{Refusal, SessionReport, Shown};
 use super::cookie::CookieJar;
 use super::counters::{DroppedRequests, StreamHandshakes, Tally};
-use super::digests::{Digests, Known};
+use super::digests::{Begin, Digests, Known};
 use super::event_limit::EventLimit;
 use super::puts::Puts;
 use super::quotas::{Account, Quotas};
@@ -71,6 +71,8 @@ pub(super) struct Handler {
     pub(super) parts: RunningParts,
     /// Of whatever is sent, by all protocols.
     pub(super) send_places: Arc<Places>,
+    /// Of LTTP's connections.
+    pub(super) lttp_connections: Arc<Places>,
     pub(super) jar: CookieJar,
     /// Tells this life of the server from others.
     pub(super) instance: u32,
@@ -121,6 +123,11 @@ impl Handler {
             trees: Trees::default(),
             parts: RunningParts::default(),
             send_places,
+            lttp_connections: Places::new(
+                "connections",
+                config.lttp.max_connections,
+                config.lttp.max_connections_an_address,
+            ),
             config,
             reports,
             jar: CookieJar::new(),
@@ -158,6 +165,9 @@ impl Handler {
         counters.refused = self.limit.refusals();
         counters.over_quota = self.quotas.refused();
         counters.dropped_requests = self.dropped_requests.so_far();
+        counters.suppressed_events = self.limit.left_out();
+        counters.lttp_connections = self.lttp_connections.taken();
+        counters.reserved_bytes = self.store.reserved();
         counters.sending = self.send_places.taken();
         counters.receiving = lock(&self.puts).places().taken();
         (counters.digests_known, counters.digests_computed) = self.digests.counts();
@@ -218,7 +228,7 @@ impl Handler {
         let name = self.name_to_serve(name)?;
         let (file, fingerprint) = self.store.open_object(&name)?;
         let size = fingerprint.size();
-        let digest = match self.digests.of(&file, fingerprint, Some(&|| {})) {
+        let digest = match self.digests.of(&file, fingerprint, Some(Begin::of(shown.source()))) {
             Known::Digest(digest) => digest,
             Known::Pending(done) => return Ok(Err((done, size))),
             Known::Failed(reason) => return Err(Refusal::new(RefusalCode::Failed, reason)),

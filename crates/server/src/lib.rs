@@ -39,12 +39,14 @@ mod send_requests;
 mod sends;
 mod server;
 mod settings;
+mod shelf;
 mod taken_tree;
 mod taking;
 mod tree_puts;
 mod tree_requests;
 mod tree_swaps;
 mod trees;
+mod turns;
 
 #[cfg(feature = "simulation")]
 pub use wellspring_net::simulation;

@@ -40,7 +40,7 @@ async fn what_is_made_to_be_sent_has_the_limit_of_what_is_asked_about() {
     let sample = "//sample:64000";
     let open = |host| handler.object_to_send(shown(client(host, 9)), sample, [0; 32]);
     for number in [1, 2] {
-        assert!(handler.trees.lock().begin_job(client(1, number), Cookie([1; 16])));
+        assert!(handler.trees.lock().begin_job(client(1, number), Cookie([1; 16])).is_some());
     }
     assert!(matches!(open(1), Ok(Err(_))), "to wait");
     assert!(handler.trees.lock().made(sample, None).is_none(), "nothing is made");

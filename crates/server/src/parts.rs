@@ -102,11 +102,10 @@ impl Ended {
 
 impl Parts {
     pub(super) fn new(handler: Arc<Handler>, handle: LttpHandle, limits: LttpLimits) -> Self {
-        let LttpLimits { max_connections, max_connections_an_address, .. } = limits;
         Parts {
+            connections: Arc::clone(&handler.lttp_connections),
             handler,
             handle,
-            connections: Places::new("connections", max_connections, max_connections_an_address),
             sessions: Places::new("parts", limits.max_sessions, (limits.max_sessions / 4).max(1)),
             handshakes: Mutex::default(),
             limits,

@@ -11,7 +11,7 @@ use wellspring_wire::control::{
 use super::ServerEvent;
 use super::answer::{Outcome, Owner, Refusal, SessionReport, Shown};
 use super::cookie::Purpose;
-use super::digests::Known;
+use super::digests::{Begin, Known};
 use super::handler::{Handler, lock};
 use super::sends::Kind;
 use super::tree_requests::not_on_the_disk;
@@ -234,8 +234,8 @@ impl Handler {
         let size = fingerprint.size();
         let purpose = Purpose::Digest { name: name.as_str() };
         let proven = self.jar.is_good(client, cookie, purpose);
-        let begin = || self.tell(ServerEvent::Hashing { name: name.to_string(), size });
-        let begin: Option<&dyn Fn()> = if proven { Some(&begin) } else { None };
+        let told = || self.tell(ServerEvent::Hashing { name: name.to_string(), size });
+        let begin = proven.then_some(Begin { of: shown.source(), told: &told });
         match self.digests.of(&file, fingerprint, begin) {
             Known::Digest(digest) => {
                 let start = Purpose::Start { name: name.as_str(), digest, geometry };

@@ -34,6 +34,8 @@ use super::running::RunningTransfer;
 /// its client.
 const MAX_WAITING: usize = 1_024;
 
+/// Pause between two looks at what is received and made, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(15);
 /// Pause between two looks at part files that nobody works on, if there are new ones.
 const TRIM_EVERY: Duration = Duration::from_secs(60);
 /// Of these pauses, in how many old ones are looked for: an hour.
@@ -221,13 +223,15 @@ impl Server {
     }
 }
 
-/// Looks from time to time whether objects that are taken get on.
+/// Looks from time to time whether objects that are taken get on, and whether anybody waits for what is made.
 async fn end_idle_puts(handler: Arc<Handler>) {
-    let mut ticks = tokio::time::interval(handler.config.idle_put / 4);
+    let mut ticks = tokio::time::interval((handler.config.idle_put / 4).min(LOOK_EVERY));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        handler.end_idle_puts(crate::clock::now());
+        let now = crate::clock::now();
+        handler.end_idle_puts(now);
+        handler.trees.lock().end_unasked(now);
     }
 }
 
