@@ -64,7 +64,10 @@ impl Channels {
 
     /// Asks for the same again, with a cookie.
     fn ask_again(&mut self, now: Time, from: SocketAddr, id: u64, answer: &mut Vec<u8>) {
-        let Some(cookie) = self.gate.cookie(now, from) else { return };
+        let Some(cookie) = self.gate.cookie(now, from) else {
+            self.counters.cookies_withheld += 1;
+            return;
+        };
         answer.extend_from_slice(&begin(RETRY, id));
         answer.extend_from_slice(&cookie);
         answer.extend_from_slice(&self.keyring.own().map_or([0; 32], |own| own.public().0));
@@ -208,8 +211,9 @@ impl Channels {
             Refusal::WrongKey | Refusal::NoKeys => &mut self.counters.handshakes_wrong,
         };
         *counter += 1;
-        if self.gate.may_refuse(now) {
-            answer.extend_from_slice(&refusal(id, reason as u8));
+        match self.gate.may_refuse(now) {
+            true => answer.extend_from_slice(&refusal(id, reason as u8)),
+            false => self.counters.refusals_withheld += 1,
         }
         Opened::Nothing
     }
