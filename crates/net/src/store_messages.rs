@@ -26,7 +26,7 @@ pub fn refusal_code(error: &StoreError) -> RefusalCode {
         | StoreError::NoParent(_) => RefusalCode::NotFound,
         StoreError::Exists(_) => RefusalCode::Exists,
         StoreError::TooLarge { .. } => RefusalCode::TooLarge,
-        StoreError::Busy { .. } => RefusalCode::Busy,
+        StoreError::Busy { .. } | StoreError::NoMemory => RefusalCode::Busy,
         StoreError::NoSpace { .. } | StoreError::NoFiles { .. } => RefusalCode::NoSpace,
         StoreError::Changed(_) => RefusalCode::Changed,
         StoreError::BadDigest { .. } => RefusalCode::BadDigest,

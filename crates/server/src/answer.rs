@@ -1,14 +1,14 @@
 //! Requests of clients and answers to them, before they are messages.
 
 use std::fmt::Display;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use wellspring_core::SessionId;
 use wellspring_transport::ndp;
 use wellspring_trust::Fingerprint;
 use wellspring_wire::control::{Cookie, RefusalCode};
 
-use super::address_limit::Full;
+use super::address_limit::{Full, source_of};
 use super::quotas::{Account, Exceeded};
 use crate::driver::SessionEvent;
 use crate::store::tree::ScanError;
@@ -77,6 +77,11 @@ impl Shown<'_> {
     /// Who shows it.
     pub(super) fn owner(&self) -> Owner {
         Owner { client: self.client, key: self.key }
+    }
+
+    /// Whose share counts what is done for it: that of its address, since hosts of a cluster have one key.
+    pub(super) fn source(&self) -> IpAddr {
+        source_of(self.client)
     }
 }
 

@@ -163,7 +163,7 @@ pub struct LttpLimits {
     pub max_connections: usize,
     /// The same for one address.
     pub max_connections_an_address: usize,
-    /// Parts sent at one time, at most; others are refused.
+    /// Parts sent at one time, at most, a quarter of them to one address; others are refused.
     pub max_sessions: usize,
     /// How long a client may take over each message.
     pub timeout: Duration,
@@ -179,7 +179,7 @@ setters! {
 }
 
 impl Default for LttpLimits {
-    /// 256 connections, of one address 64; 64 parts; ten seconds.
+    /// 256 connections, of one address 64; 64 parts, to one address 16; ten seconds.
     fn default() -> Self {
         LttpLimits {
             max_connections: 256,

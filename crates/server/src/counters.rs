@@ -8,9 +8,11 @@ use wellspring_transport::scdp::SenderStats;
 use wellspring_trust::TrustCounters;
 use wellspring_wire::control::RefusalCode;
 
+use super::address_limit::Full;
 use super::{QuotaRefusals, ServerEvent};
 
-/// What a server counts; all but [`sending`](Self::sending) and [`receiving`](Self::receiving) since it started.
+/// What a server counts; all but [`lttp_connections`](Self::lttp_connections), [`reserved_bytes`](Self::reserved_bytes),
+/// [`sending`](Self::sending) and [`receiving`](Self::receiving) since it started.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct ServerCounters {
@@ -18,6 +20,14 @@ pub struct ServerCounters {
     pub refused: BTreeMap<RefusalCode, u64>,
     /// Of these the requests beyond a quota, by the quota.
     pub over_quota: QuotaRefusals,
+    /// Requests that were dropped, and that their clients repeat.
+    pub dropped_requests: RequestsDropped,
+    /// Events that were not told, since too many of their kind were.
+    pub suppressed_events: u64,
+    /// TCP connections of clients, for LTTP.
+    pub lttp_connections: usize,
+    /// Disk space that is promised to objects on their way \[bytes\].
+    pub reserved_bytes: u64,
     /// Objects, and parts of objects, that are being sent.
     pub sending: usize,
     /// Objects that are being received.
@@ -34,6 +44,16 @@ pub struct ServerCounters {
     pub puts_too_slow: u64,
     /// What came of the symbols of received objects.
     pub received: ReceivedObjects,
+}
+
+/// Requests that were dropped since too many were at work, by the limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct RequestsDropped {
+    /// Of all clients together.
+    pub of_all: u64,
+    /// Of one address.
+    pub of_address: u64,
 }
 
 /// Transfers, by their end.
@@ -94,6 +114,21 @@ impl StreamHandshakes {
         trust.handshakes_put_off += of(Handshake::PutOff);
         trust.handshakes_wrong += of(Handshake::Wrong);
         trust.handshakes_untrusted += of(Handshake::Untrusted);
+    }
+}
+
+/// Counts requests that are dropped.
+#[derive(Debug, Default)]
+pub(super) struct DroppedRequests([AtomicU64; 2]);
+
+impl DroppedRequests {
+    pub(super) fn count(&self, full: Full) {
+        self.0[usize::from(full.is_of_address())].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn so_far(&self) -> RequestsDropped {
+        let [of_all, of_address] = self.0.each_ref().map(|count| count.load(Ordering::Relaxed));
+        RequestsDropped { of_all, of_address }
     }
 }
 

@@ -4,19 +4,25 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
+use super::turns::{Asked, Turns};
 use crate::manifest::{Manifests, PageId, hash_sections, keep_sections, kept_sections};
 use crate::store::{Digest, DigestCache, Fingerprint, HashProgress, Node, hash_file};
 
-/// Files hashed at one time; further ones wait their turn.
-const MAX_RUNNING: usize = 2;
-/// Failures remembered until somebody asks, and files verified until somebody asks.
+/// Failures remembered until somebody asks.
 const MAX_FAILED: usize = 64;
+/// Files of which it is remembered that they were verified.
+const MAX_VERIFIED: usize = 1_024;
 /// Files up to this length are verified at once \[bytes\]: it takes a millisecond or so.
 const AT_ONCE: u64 = 4 << 20;
+/// How long it is trusted that a file holds what was just read of it, if nothing shows that it has changed since: this,
+/// or ten times as long as the reading took, at most the other. Who writes to a mapped file may leave no trace for that long,
+/// and a disk may lose bytes at any time.
+const TRUSTED: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(3_600));
 
 /// What is known of a file's digest.
 pub(crate) enum Known {
@@ -41,10 +47,40 @@ pub(crate) struct Digests {
 
 #[derive(Default)]
 struct Jobs {
-    running: BTreeMap<Fingerprint, HashProgress>,
+    turns: Turns,
     failed: BTreeMap<Fingerprint, String>,
     /// What files turned out to hold that were read to verify a digest.
-    verified: BTreeMap<Fingerprint, Digest>,
+    verified: BTreeMap<Fingerprint, Verified>,
+}
+
+impl Jobs {
+    /// What a file was found to hold that is trusted still.
+    fn verified(&mut self, file: &Fingerprint, now: Instant) -> Option<Digest> {
+        let Verified { digest, until } = *self.verified.get(file)?;
+        if until.is_none_or(|until| now >= until) {
+            self.verified.remove(file);
+        }
+        until.is_none_or(|until| now < until).then_some(digest)
+    }
+
+    /// Keeps what was read of a file, which began at these times of the calendar and of the clock.
+    fn keep_read(
+        &mut self,
+        (file, digest): (Fingerprint, Digest),
+        (began, since): (SystemTime, Instant),
+    ) {
+        let now = crate::clock::now();
+        let took = now.saturating_duration_since(since);
+        let trusted = took.saturating_mul(10).clamp(TRUSTED.0, TRUSTED.1);
+        let until = file.settled_at(began).then_some(now + trusted);
+        if self.verified.len() >= MAX_VERIFIED {
+            self.verified.retain(|_, old| old.until.is_some_and(|until| now < until));
+        }
+        if self.verified.len() >= MAX_VERIFIED {
+            self.verified.pop_first();
+        }
+        self.verified.insert(file, Verified { digest, until });
+    }
 }
 
 /// What is done with a digest that was computed.
@@ -54,6 +90,31 @@ enum Purpose {
     Learn,
     /// It is compared with one that was known.
     Verify,
+}
+
+/// What a file turned out to hold.
+#[derive(Clone, Copy)]
+struct Verified {
+    digest: Digest,
+    /// Until when that is trusted; absent if the file may have been written as it was read, and no time would show it: then
+    /// it is told once.
+    until: Option<Instant>,
+}
+
+/// On whose behalf a file may be read that is not known.
+#[derive(Clone, Copy)]
+pub(crate) struct Begin<'a> {
+    /// Whose turn it takes.
+    pub(crate) of: IpAddr,
+    /// Is told when the work begins.
+    pub(crate) told: &'a dyn Fn(),
+}
+
+impl Begin<'_> {
+    /// Tells nobody.
+    pub(crate) fn of(of: IpAddr) -> Self {
+        Begin { of, told: &|| {} }
+    }
 }
 
 impl Digests {
@@ -91,28 +152,37 @@ impl Digests {
         self.cache.insert_own(written, digest);
     }
 
-    /// The digest of a file's bytes as they are now, whatever is known of it: read for this call
-    /// (or, a long file, in the background for the one that asks again). What was known and turns
-    /// out to be wrong is forgotten.
-    pub(crate) fn verify(self: &Arc<Self>, file: &File, fingerprint: Fingerprint) -> Known {
+    /// The digest of a file's bytes, whatever is known of it: read for this call, or a short while before (a long file: in
+    /// the background for the one that asks again). What was known and turns out to be wrong is forgotten.
+    pub(crate) fn verify(
+        self: &Arc<Self>,
+        file: &File,
+        fingerprint: Fingerprint,
+        of: IpAddr,
+    ) -> Known {
         let size = fingerprint.size();
         if size == 0 {
             return Known::Digest(Digest::of_nothing());
         }
-        if size <= AT_ONCE {
-            let began = crate::clock::time_of_day();
-            return match hash_file(file, size, &HashProgress::default()) {
-                Ok(digest) => {
-                    self.correct(&fingerprint, digest, began);
-                    Known::Digest(digest)
-                }
-                Err(error) => Known::Failed(error.to_string()),
-            };
-        }
-        if let Some(digest) = self.lock().verified.remove(&fingerprint) {
+        if let Some(digest) = self.lock().verified(&fingerprint, crate::clock::now()) {
             return Known::Digest(digest);
         }
-        self.run(file, fingerprint, &|| {}, Purpose::Verify)
+        if size > AT_ONCE {
+            return self.run(file, fingerprint, Begin::of(of), Purpose::Verify);
+        }
+        self.computed.fetch_add(1, Ordering::Relaxed);
+        let (began, since) = (crate::clock::time_of_day(), crate::clock::now());
+        match hash_file(file, size, &HashProgress::default()) {
+            Ok(digest) => {
+                self.correct(&fingerprint, digest, began);
+                let unchanged = Fingerprint::of(file).is_ok_and(|now| now == fingerprint);
+                if unchanged && fingerprint.settled_at(began) {
+                    self.lock().keep_read((fingerprint, digest), (began, since));
+                }
+                Known::Digest(digest)
+            }
+            Err(error) => Known::Failed(error.to_string()),
+        }
     }
 
     /// Replaces what is known of a file if it is something else.
@@ -123,13 +193,12 @@ impl Digests {
         }
     }
 
-    /// The digest of a file, or how far it is; `begin` is told when the work begins now, and may
-    /// be absent to forbid that.
+    /// The digest of a file, or how far it is; `begin` may be absent to forbid that the work begins now.
     pub(crate) fn of(
         self: &Arc<Self>,
         file: &File,
         fingerprint: Fingerprint,
-        begin: Option<&dyn Fn()>,
+        begin: Option<Begin<'_>>,
     ) -> Known {
         if fingerprint.size() == 0 {
             return Known::Digest(Digest::of_nothing());
@@ -142,8 +211,7 @@ impl Digests {
         self.run(file, fingerprint, begin, Purpose::Learn)
     }
 
-    /// A page of a file's manifest. `None`: it would have to be computed, which was not `allowed`, or
-    /// is being computed.
+    /// A page of a file's manifest. `None`: it would have to be computed, on behalf of nobody, or is being computed.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -153,18 +221,16 @@ impl Digests {
         fingerprint: Fingerprint,
         digest: Digest,
         page: PageId,
-        allowed: bool,
+        of: Option<IpAddr>,
     ) -> io::Result<Option<Vec<Node>>> {
-        let (readable, size) = (allowed.then_some(file), fingerprint.size());
+        let (readable, size) = (of.map(|_| file), fingerprint.size());
         let nodes = self.manifests.page(digest, size, page, readable)?;
-        if nodes.is_some() || !allowed {
-            return Ok(nodes);
-        }
+        let Some(of) = of.filter(|_| nodes.is_none()) else { return Ok(nodes) };
         if let Some(sections) = kept_sections(&self.cache, &digest, size) {
             self.manifests.learn(digest, sections);
             return self.manifests.page(digest, size, page, readable);
         }
-        self.run(file, fingerprint, &|| {}, Purpose::Learn);
+        self.run(file, fingerprint, Begin::of(of), Purpose::Learn);
         Ok(None)
     }
 
@@ -173,27 +239,24 @@ impl Digests {
         self: &Arc<Self>,
         file: &File,
         fingerprint: Fingerprint,
-        begin: &dyn Fn(),
+        begin: Begin<'_>,
         purpose: Purpose,
     ) -> Known {
-        let mut jobs = self.lock();
-        if let Some(reason) = jobs.failed.remove(&fingerprint) {
-            return Known::Failed(reason);
-        }
-        if let Some(progress) = jobs.running.get(&fingerprint) {
-            return Known::Pending(progress.done());
-        }
-        if jobs.running.len() >= MAX_RUNNING {
-            return Known::Pending(0);
-        }
         let file = match file.try_clone() {
             Ok(file) => file,
             Err(error) => return Known::Failed(error.to_string()),
         };
-        let progress = HashProgress::default();
-        jobs.running.insert(fingerprint, progress.clone());
+        let mut jobs = self.lock();
+        if let Some(reason) = jobs.failed.remove(&fingerprint) {
+            return Known::Failed(reason);
+        }
+        let progress = match jobs.turns.ask(fingerprint, begin.of, crate::clock::now()) {
+            Asked::Runs(done) => return Known::Pending(done),
+            Asked::Waits => return Known::Pending(0),
+            Asked::Begins(progress) => progress,
+        };
         drop(jobs);
-        begin();
+        (begin.told)();
         let this = Arc::clone(self);
         crate::task::spawn_blocking(move || this.compute(&file, fingerprint, &progress, purpose));
         Known::Pending(0)
@@ -207,11 +270,11 @@ impl Digests {
         purpose: Purpose,
     ) {
         self.computed.fetch_add(1, Ordering::Relaxed);
-        let began = crate::clock::time_of_day();
+        let (began, since) = (crate::clock::time_of_day(), crate::clock::now());
         let computed = hash_sections(file, fingerprint.size(), progress);
         let unchanged = Fingerprint::of(file).is_ok_and(|now| now == fingerprint);
         let mut jobs = self.lock();
-        jobs.running.remove(&fingerprint);
+        jobs.turns.end(&fingerprint);
         match computed {
             Ok((digest, sections)) if unchanged => {
                 keep_sections(&self.cache, &digest, &sections);
@@ -219,16 +282,13 @@ impl Digests {
                 self.correct(&fingerprint, digest, began);
                 match purpose {
                     Purpose::Learn => self.cache.insert(fingerprint, digest, began),
-                    Purpose::Verify => {
-                        if jobs.verified.len() >= MAX_FAILED {
-                            jobs.verified.pop_first();
-                        }
-                        jobs.verified.insert(fingerprint, digest);
-                    }
+                    Purpose::Verify => jobs.keep_read((fingerprint, digest), (began, since)),
                 }
             }
             // Whoever asks again sees the file's new state.
             Ok(_) => {}
+            // Nobody has asked for it.
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 if jobs.failed.len() >= MAX_FAILED {
                     jobs.failed.pop_first();
@@ -251,7 +311,7 @@ impl Digests {
 /// Work for nobody is not gone on with.
 impl Drop for Digests {
     fn drop(&mut self) {
-        self.lock().running.values().for_each(HashProgress::stop);
+        self.lock().turns.end_all();
     }
 }
 
@@ -275,8 +335,9 @@ mod tests {
             digests.learn(fingerprint, digest);
             digests
         };
-        let page_of = |digests: &Arc<Digests>, allowed| {
-            digests.page(&file, fingerprint, digest, page, allowed).expect("read")
+        let page_of = |digests: &Arc<Digests>, allowed: bool| {
+            let of = allowed.then_some([192, 0, 2, 1].into());
+            digests.page(&file, fingerprint, digest, page, of).expect("read")
         };
         let first = digests();
         assert_eq!(page_of(&first, true), None, "to be hashed");
@@ -290,5 +351,62 @@ mod tests {
         let again = digests();
         assert_eq!(page_of(&again, false), None, "reading the disk needs a cookie");
         assert_eq!(page_of(&again, true), Some(nodes));
+    }
+
+    /// Reads a file until its digest is there.
+    async fn verified(digests: &Arc<Digests>, file: &File) -> Digest {
+        let fingerprint = Fingerprint::of(file).expect("stat");
+        loop {
+            match digests.verify(file, fingerprint, [192, 0, 2, 1].into()) {
+                Known::Digest(digest) => return digest,
+                Known::Pending(_) => tokio::task::yield_now().await,
+                _ => panic!("no digest"),
+            }
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_file_is_read_once_to_verify_it_and_again_when_it_has_changed() {
+        let home = tempfile::tempdir().expect("temporary directory");
+        for len in [AT_ONCE, AT_ONCE + 1] {
+            let path = home.path().join(len.to_string());
+            std::fs::write(&path, vec![7; len as usize]).expect("written");
+            let file = File::options().read(true).write(true).open(&path).expect("open");
+            let modified = file.metadata().expect("stat").modified().expect("a time");
+            let settled =
+                || Fingerprint::of(&file).expect("stat").settled_at(crate::clock::time_of_day());
+            while !settled() {
+                tokio::task::yield_now().await;
+            }
+            let digests = Digests::new(Arc::new(DigestCache::in_memory()));
+            let first = verified(&digests, &file).await;
+            for _ in 0..3 {
+                assert_eq!(verified(&digests, &file).await, first);
+            }
+            assert_eq!(digests.counts().1, 1, "read once");
+            std::os::unix::fs::FileExt::write_at(&file, &[8], 0).expect("written");
+            file.set_modified(modified).expect("the time that it had");
+            assert_ne!(verified(&digests, &file).await, first, "what is there now");
+        }
+    }
+
+    #[test]
+    fn what_was_verified_is_trusted_for_a_while_or_told_once() {
+        let home = tempfile::tempdir().expect("temporary directory");
+        let file = File::create_new(home.path().join("x")).expect("made");
+        let (fingerprint, digest) = (Fingerprint::of(&file).expect("stat"), Digest([7; 32]));
+        let (day, now) = (crate::clock::time_of_day(), crate::clock::now());
+        let mut jobs = Jobs::default();
+        let began = day + Duration::from_secs(1);
+        jobs.keep_read((fingerprint, digest), (began, now));
+        assert_eq!(jobs.verified(&fingerprint, now), Some(digest));
+        assert_eq!(jobs.verified(&fingerprint, now), Some(digest), "again");
+        let later = crate::clock::now() + TRUSTED.0;
+        assert_eq!(jobs.verified(&fingerprint, later), None, "a while is over");
+        // It was written in this moment, perhaps once more without a trace.
+        let began = day - Duration::from_secs(60);
+        jobs.keep_read((fingerprint, digest), (began, now));
+        assert_eq!(jobs.verified(&fingerprint, now), Some(digest));
+        assert_eq!(jobs.verified(&fingerprint, now), None, "once");
     }
 }

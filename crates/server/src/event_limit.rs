@@ -44,6 +44,8 @@ struct Bucket {
     full_at: Instant,
     /// Events not told since one was.
     suppressed: u64,
+    /// Events not told.
+    left_out: u64,
     /// Events so far, told or not.
     events: u64,
 }
@@ -73,12 +75,12 @@ impl EventLimit {
         let is_beyond = reason == Reason::Transfer
             && event.client().is_some_and(|client| !self.is_within(client, now));
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        let bucket =
-            buckets.entry(reason).or_insert(Bucket { full_at: now, suppressed: 0, events: 0 });
+        let new = Bucket { full_at: now, suppressed: 0, left_out: 0, events: 0 };
+        let bucket = buckets.entry(reason).or_insert(new);
         bucket.events += 1;
         let full_at = bucket.full_at.max(now);
         if is_beyond || full_at.duration_since(now) > interval * (burst - 1) {
-            bucket.suppressed += 1;
+            (bucket.suppressed, bucket.left_out) = (bucket.suppressed + 1, bucket.left_out + 1);
             return None;
         }
         bucket.full_at = full_at + interval;
@@ -103,6 +105,12 @@ impl EventLimit {
                 None
             }
         }
+    }
+
+    /// Events so far that were not told.
+    pub(super) fn left_out(&self) -> u64 {
+        let buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.values().map(|bucket| bucket.left_out).sum()
     }
 
     /// Refusals so far, by code, told or not.
@@ -143,6 +151,7 @@ mod tests {
         assert!(pass(RefusalCode::NotFound, 60_000));
         assert!(pass(RefusalCode::NotFound, 60_000));
         assert_eq!(left_out + told, 10_002);
+        assert_eq!(limit.left_out(), left_out);
         let busy = limit.pass(&event, Some(RefusalCode::Busy), began);
         assert!(matches!(busy, Some(None)), "another reason");
         assert_eq!(limit.refusals()[&RefusalCode::NotFound], 10_002);

@@ -12,10 +12,10 @@ use wellspring_trust::{Identity, Keyring};
 use wellspring_wire::control::{Abilities, Geometry, RefusalCode};
 
 use super::address_limit::Places;
-use super::answer::{Refusal, SessionReport};
+use super::answer::{Refusal, SessionReport, Shown};
 use super::cookie::CookieJar;
-use super::counters::{StreamHandshakes, Tally};
-use super::digests::{Digests, Known};
+use super::counters::{DroppedRequests, StreamHandshakes, Tally};
+use super::digests::{Begin, Digests, Known};
 use super::event_limit::EventLimit;
 use super::puts::Puts;
 use super::quotas::{Account, Quotas};
@@ -35,6 +35,8 @@ use crate::store::{Digest, FileSource, NameError, ObjectName, Store, StoreError}
 
 /// Requests at work at one time; each may wait for a disk.
 const MAX_AT_WORK: usize = 64;
+/// Of these of one address.
+const MAX_AT_WORK_AN_ADDRESS: usize = 16;
 /// Part files read at one time to be verified: each takes all processors.
 const MAX_CHECKS: usize = 2;
 /// Longest block that is served or taken \[bytes\]: a block is held in memory as a whole, and so is
@@ -69,10 +71,14 @@ pub(super) struct Handler {
     pub(super) parts: RunningParts,
     /// Of whatever is sent, by all protocols.
     pub(super) send_places: Arc<Places>,
+    /// Of LTTP's connections.
+    pub(super) lttp_connections: Arc<Places>,
     pub(super) jar: CookieJar,
     /// Tells this life of the server from others.
     pub(super) instance: u32,
-    pub(super) at_work: Arc<Semaphore>,
+    pub(super) at_work: Arc<Places>,
+    /// Requests that were dropped since too many were at work.
+    pub(super) dropped_requests: DroppedRequests,
     /// Turns at reading part files to verify them.
     pub(super) checks: Semaphore,
     /// An object did not arrive, and may have left a part file.
@@ -117,11 +123,17 @@ impl Handler {
             trees: Trees::default(),
             parts: RunningParts::default(),
             send_places,
+            lttp_connections: Places::new(
+                "connections",
+                config.lttp.max_connections,
+                config.lttp.max_connections_an_address,
+            ),
             config,
             reports,
             jar: CookieJar::new(),
             instance: crate::random::number() as u32,
-            at_work: Arc::new(Semaphore::new(MAX_AT_WORK)),
+            at_work: Places::new("requests", MAX_AT_WORK, MAX_AT_WORK_AN_ADDRESS),
+            dropped_requests: DroppedRequests::default(),
             checks: Semaphore::new(MAX_CHECKS),
             has_left_parts: AtomicBool::new(false),
             permissions: Mutex::new(settings.permissions),
@@ -152,6 +164,10 @@ impl Handler {
         let mut counters = self.tally.counters();
         counters.refused = self.limit.refusals();
         counters.over_quota = self.quotas.refused();
+        counters.dropped_requests = self.dropped_requests.so_far();
+        counters.suppressed_events = self.limit.left_out();
+        counters.lttp_connections = self.lttp_connections.taken();
+        counters.reserved_bytes = self.store.reserved();
         counters.sending = self.send_places.taken();
         counters.receiving = lock(&self.puts).places().taken();
         (counters.digests_known, counters.digests_computed) = self.digests.counts();
@@ -202,16 +218,17 @@ impl Handler {
     /// Opens an object that must have that digest; or how much of it is hashed, of how much.
     pub(super) fn object_to_send(
         &self,
+        shown: Shown<'_>,
         name: &str,
         wanted: [u8; 32],
     ) -> Result<Result<OpenObject, (u64, u64)>, Refusal> {
         if TreeName::is_one(name) {
-            return self.open_of_tree(name, Digest(wanted));
+            return self.open_of_tree(shown, name, Digest(wanted));
         }
         let name = self.name_to_serve(name)?;
         let (file, fingerprint) = self.store.open_object(&name)?;
         let size = fingerprint.size();
-        let digest = match self.digests.of(&file, fingerprint, Some(&|| {})) {
+        let digest = match self.digests.of(&file, fingerprint, Some(Begin::of(shown.source()))) {
             Known::Digest(digest) => digest,
             Known::Pending(done) => return Ok(Err((done, size))),
             Known::Failed(reason) => return Err(Refusal::new(RefusalCode::Failed, reason)),

@@ -19,6 +19,8 @@ pub mod fuzzing;
 mod give_way;
 mod groups;
 mod handler;
+#[cfg(test)]
+mod limit_tests;
 mod listed;
 mod manifests;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -41,12 +43,14 @@ mod send_requests;
 mod sends;
 mod server;
 mod settings;
+mod shelf;
 mod taken_tree;
 mod taking;
 mod tree_puts;
 mod tree_requests;
 mod tree_swaps;
 mod trees;
+mod turns;
 
 #[cfg(feature = "simulation")]
 pub use wellspring_net::simulation;
@@ -61,7 +65,7 @@ pub use wellspring_net::{
 };
 
 pub use config::{LONGEST_WAIT, LttpLimits, MAX_PATHS, ServerConfig};
-pub use counters::{ReceivedObjects, ServerCounters, Transfers};
+pub use counters::{ReceivedObjects, RequestsDropped, ServerCounters, Transfers};
 pub use event::ServerEvent;
 pub use groups::{BadRange, GroupRange};
 pub use quotas::QuotaRefusals;

@@ -7,7 +7,7 @@ use wellspring_wire::control::RefusalCode;
 
 use super::answer::{Outcome, Owner, Refusal, Shown};
 use super::cookie::Purpose;
-use super::digests::Known;
+use super::digests::{Begin, Known};
 use super::handler::{Handler, lock};
 use crate::manifest::PageId;
 use crate::store::tree::listing::TreeName;
@@ -29,7 +29,7 @@ impl Handler {
             true => {
                 self.tree_file(name, digest).or_else(|| self.sent_to(shown.owner(), name, digest))
             }
-            false => match self.object_file(shown.owner(), name, digest, allowed)? {
+            false => match self.object_file(shown, name, digest, allowed)? {
                 Ok(found) => found,
                 Err(Some(outcome)) => return Ok(outcome),
                 Err(None) => return Ok(Outcome::Challenge(self.jar.bake(client, purpose))),
@@ -44,7 +44,8 @@ impl Handler {
         let Some(page) = page else {
             return Err(Refusal::new(RefusalCode::Unsupported, "no such page of the manifest"));
         };
-        let nodes = self.digests.page(&file, fingerprint, digest, page, allowed);
+        let nodes =
+            self.digests.page(&file, fingerprint, digest, page, allowed.then_some(shown.source()));
         match nodes.map_err(StoreError::from)? {
             Some(nodes) => Ok(Outcome::Manifest(nodes)),
             None if allowed => Ok(Outcome::Pending { done: 0, total: size }),
@@ -57,13 +58,14 @@ impl Handler {
     #[expect(clippy::type_complexity, reason = "taken apart where it is called, and nowhere else")]
     fn object_file(
         &self,
-        owner: Owner,
+        shown: Shown<'_>,
         name: &str,
         digest: Digest,
         allowed: bool,
     ) -> Result<Result<Option<(File, Fingerprint)>, Option<Outcome>>, Refusal> {
         let name = self.name_to_serve(name)?;
-        let begin: Option<&dyn Fn()> = if allowed { Some(&|| {}) } else { None };
+        let owner = shown.owner();
+        let begin = allowed.then_some(Begin::of(shown.source()));
         let opened = self.store.open_object(&name);
         let known = opened.map(|(file, fingerprint)| {
             let known = self.digests.of(&file, fingerprint, begin);

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use crate::task::JoinSet;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use wellspring_transport::lttp::Parameters;
 use wellspring_trust::{Identity, Refusal as Untrusted};
-use wellspring_wire::control::RefusalCode;
+use wellspring_wire::control::{Cookie as NoCookie, RefusalCode};
 use wellspring_wire::lttp::{Cookie, MAX_SYMBOL_SIZE, Message};
 
 use super::address_limit::{MinuteCount, Places};
-use super::answer::{Owner, Refusal};
+use super::answer::{Owner, Refusal, Shown};
 use super::counters::Handshake;
 use super::handler::{Handler, OpenObject, lock};
 use super::requests::has_right;
@@ -67,7 +66,7 @@ pub(super) struct Parts {
     handle: LttpHandle,
     limits: LttpLimits,
     connections: Arc<Places>,
-    sessions: Arc<Semaphore>,
+    sessions: Arc<Places>,
     handshakes: Mutex<MinuteCount>,
 }
 
@@ -103,12 +102,11 @@ impl Ended {
 
 impl Parts {
     pub(super) fn new(handler: Arc<Handler>, handle: LttpHandle, limits: LttpLimits) -> Self {
-        let LttpLimits { max_connections, max_connections_an_address, .. } = limits;
         Parts {
+            connections: Arc::clone(&handler.lttp_connections),
             handler,
             handle,
-            connections: Places::new("connections", max_connections, max_connections_an_address),
-            sessions: Arc::new(Semaphore::new(limits.max_sessions)),
+            sessions: Places::new("parts", limits.max_sessions, (limits.max_sessions / 4).max(1)),
             handshakes: Mutex::default(),
             limits,
         }
@@ -177,10 +175,9 @@ impl Parts {
     }
 
     /// Who a client is by the keys of the moment, if it may read an object.
-    fn still_may_read(&self, known: &Identity, name: &str) -> Result<Arc<Identity>, Refusal> {
+    fn still_may_read(&self, known: &Identity, name: &str) -> Result<(), Refusal> {
         let now = self.handler.still_known(known)?;
-        has_right(&now, false, name)?;
-        Ok(now)
+        has_right(&now, false, name)
     }
 
     fn timeout(&self) -> Duration {
@@ -209,23 +206,26 @@ impl Parts {
         if let Some(identity) = &identity {
             has_right(identity, false, &name)?;
         }
-        let object = self.object_to_send(writer, &name, digest).await?;
+        // Before anything is opened, hashed or made for it.
+        let places = (
+            self.sessions.take(client).map_err(Refusal::from)?,
+            self.handler.send_places.take(client).map_err(Refusal::from)?,
+        );
+        let account = self.handler.account(identity.as_ref(), client);
+        let counted = self.handler.quotas.session(account.as_ref()).map_err(Refusal::from)?;
+        let key = identity.as_ref().map(|identity| identity.fingerprint);
+        let owner = Owner { client, key };
+        let object = self.object_to_send(writer, owner, (&name, digest)).await?;
         // The digest may have taken long: what counts is what the key may now.
-        let identity = identity.map(|known| self.still_may_read(&known, &name)).transpose()?;
+        if let Some(known) = &identity {
+            self.still_may_read(known, &name)?;
+        }
         let longest = MAX_SYMBOL_SIZE - self.handler.handle.sealing_overhead();
         let is_possible = is_possible(&geometry) && geometry.symbol_size <= longest;
         if offset + len > object.size || !is_possible {
             let text = "no such part, or blocks too long";
             return Err(Ended::refused(RefusalCode::Unsupported, text));
         }
-        let Ok(permit) = Arc::clone(&self.sessions).try_acquire_owned() else {
-            let limit = self.limits.max_sessions;
-            let text = format!("{limit} parts are being sent already; try again later");
-            return Err(Ended::refused(RefusalCode::Busy, text));
-        };
-        let place = self.handler.send_places.take(client).map_err(Refusal::from)?;
-        let account = self.handler.account(identity.as_ref(), client);
-        let counted = self.handler.quotas.session(account.as_ref()).map_err(Refusal::from)?;
         let parameters = Parameters {
             transfer_len: len,
             symbol_size: geometry.symbol_size,
@@ -234,9 +234,8 @@ impl Parts {
         let part = Part { offset, parameters, seed: crate::random::number() };
         self.handler.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
         let source = Arc::new(object.source);
-        let owner = Owner { client, key: identity.map(|identity| identity.fingerprint) };
         let over = self.send(reader, writer, (owner, &name), &part, source).await?;
-        drop((permit, place, counted));
+        drop((places, counted));
         self.handler.tell(match over {
             Over::Sent(stats) => ServerEvent::SentPart { name, client, stats },
             over => ServerEvent::SendFailed {
@@ -256,13 +255,16 @@ impl Parts {
     async fn object_to_send(
         &self,
         writer: &mut Writer,
-        name: &str,
-        digest: [u8; 32],
+        Owner { client, key }: Owner,
+        (name, digest): (&str, [u8; 32]),
     ) -> Result<OpenObject, Ended> {
         loop {
             let (handler, wanted) = (Arc::clone(&self.handler), name.to_owned());
-            let object =
-                crate::task::spawn_blocking(move || handler.object_to_send(&wanted, digest)).await;
+            let open = move || {
+                let shown = Shown { client, key, cookie: NoCookie::NONE, account: None };
+                handler.object_to_send(shown, &wanted, digest)
+            };
+            let object = crate::task::spawn_blocking(open).await;
             match object.map_err(Ended::failed)?? {
                 Ok(object) => return Ok(object),
                 Err((done, total)) => {

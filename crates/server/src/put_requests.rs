@@ -11,6 +11,7 @@ use wellspring_wire::control::{Offer, RefusalCode};
 use wellspring_wire::scdp::Mode;
 
 use super::ServerEvent;
+use super::address_limit::source_of;
 use super::answer::{Outcome, Owner, Refusal, Shown};
 use super::cookie::Purpose;
 use super::digests::Known;
@@ -98,7 +99,7 @@ impl Handler {
         let (name, step) = match TreeName::is_one(offer.name.as_str()) {
             false => (self.name_to_take(offer.name.as_str())?, None),
             true => {
-                let (name, step) = self.tree_step(offer)?;
+                let (name, step) = self.tree_step(owner, offer)?;
                 if matches!(step, TreeStep::Listing { atomic: true, .. })
                     && account.is_some_and(Account::counts_what_is_kept)
                 {
@@ -117,12 +118,12 @@ impl Handler {
                 false => Here::No,
             },
             Some(TreeStep::File { tree, file, .. }) if self.is_in_doubt(tree, file) => Here::No,
-            Some(_) => self.is_here_already(&name, offer.size, digest, Reads::Always),
+            Some(_) => self.is_here_already(owner, (&name, offer.size, digest), Reads::Always),
             // The host may have failed after it had the name, and before it could say so.
             None if !offer.overwrite => {
-                self.is_here_already(&name, offer.size, digest, Reads::Unknown)
+                self.is_here_already(owner, (&name, offer.size, digest), Reads::Unknown)
             }
-            None => self.is_here_already(&name, offer.size, digest, Reads::Known),
+            None => self.is_here_already(owner, (&name, offer.size, digest), Reads::Known),
         };
         match is_here {
             Here::Yes => {
@@ -333,7 +334,12 @@ impl Handler {
     /// Whether exactly this object is there: an offer repeated after a success succeeds. What is
     /// known of the file only says whether it is worth reading; its bytes decide, and the name must
     /// still lead to them when they have been read.
-    fn is_here_already(&self, name: &ObjectName, size: u64, digest: Digest, reads: Reads) -> Here {
+    fn is_here_already(
+        &self,
+        owner: Owner,
+        (name, size, digest): (&ObjectName, u64, Digest),
+        reads: Reads,
+    ) -> Here {
         let Ok((file, fingerprint)) = self.store.open_object(name) else { return Here::No };
         if fingerprint.size() != size {
             return Here::No;
@@ -347,7 +353,7 @@ impl Handler {
         if size > 0 && !is_worth_reading {
             return Here::No;
         }
-        match self.digests.verify(&file, fingerprint) {
+        match self.digests.verify(&file, fingerprint, source_of(owner.client)) {
             Known::Pending(done) => Here::Pending(done),
             Known::Digest(found) if found == digest => {
                 // It may have come without having been brought onto the disk.

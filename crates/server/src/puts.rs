@@ -461,6 +461,8 @@ impl Puts {
         if let Some(put) = self.all.get_mut(&session) {
             put.stage = stage;
             (put.places, put.promise) = (None, None);
+            // What is remembered of its end is no use of its tree's listing.
+            put.step = None;
             self.over.push_back(session);
         }
         while self.over.len() > MAX_REMEMBERED {

@@ -11,7 +11,7 @@ use wellspring_wire::control::{
 use super::ServerEvent;
 use super::answer::{Outcome, Owner, Refusal, SessionReport, Shown};
 use super::cookie::Purpose;
-use super::digests::Known;
+use super::digests::{Begin, Known};
 use super::handler::{Handler, lock};
 use super::sends::Kind;
 use super::tree_requests::not_on_the_disk;
@@ -35,7 +35,7 @@ pub(super) fn has_right(identity: &Identity, put: bool, name: &str) -> Result<()
 
 impl Handler {
     /// Takes in a control message: on a thread that may wait for the disk, unless too many wait
-    /// already, when it is dropped and will be repeated.
+    /// already, of all or of its address, when it is dropped and will be repeated.
     pub(super) fn take_in(self: &Arc<Self>, message: ControlMessage) {
         if message.bytes.is_empty() && message.trouble.is_none() {
             return lock(&self.puts).on_closed_port(canonical(message.from));
@@ -45,11 +45,14 @@ impl Handler {
             Ok(Parsed::Reply { .. }) => return self.requester.take_in(&message),
             Err(_) => return self.refuse_other_version(&message),
         }
-        let Ok(permit) = Arc::clone(&self.at_work).try_acquire_owned() else { return };
+        let place = match self.at_work.take(canonical(message.from)) {
+            Ok(place) => place,
+            Err(full) => return self.dropped_requests.count(full),
+        };
         let handler = Arc::clone(self);
         crate::task::spawn_blocking(move || {
             handler.answer(&message);
-            drop(permit);
+            drop(place);
         });
     }
 
@@ -231,8 +234,8 @@ impl Handler {
         let size = fingerprint.size();
         let purpose = Purpose::Digest { name: name.as_str() };
         let proven = self.jar.is_good(client, cookie, purpose);
-        let begin = || self.tell(ServerEvent::Hashing { name: name.to_string(), size });
-        let begin: Option<&dyn Fn()> = if proven { Some(&begin) } else { None };
+        let told = || self.tell(ServerEvent::Hashing { name: name.to_string(), size });
+        let begin = proven.then_some(Begin { of: shown.source(), told: &told });
         match self.digests.of(&file, fingerprint, begin) {
             Known::Digest(digest) => {
                 let start = Purpose::Start { name: name.as_str(), digest, geometry };

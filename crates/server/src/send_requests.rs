@@ -70,15 +70,16 @@ impl Handler {
             // the number is free when the new one comes.
             let _ = self.handle.cancel(wanted.session);
         }
-        let opened = self.open_send(shown.owner(), wanted, number);
+        let opened = self.open_send(shown, wanted, number);
         let (outcome, running) = match opened {
             Ok(Ok(running)) => (Ok(Outcome::Accepted), Some(running)),
-            Ok(Err(answer)) => (Ok(answer), None),
+            Ok(Err(answer)) => {
+                self.jar.give_back(cookie);
+                (Ok(answer), None)
+            }
+            // It has paid for looking: what is refused may have taken reading many files.
             Err(refusal) => (Err(refusal), None),
         };
-        if running.is_none() {
-            self.jar.give_back(cookie);
-        }
         lock(&self.sends).opened(wanted, number, running);
         outcome
     }
@@ -98,11 +99,12 @@ impl Handler {
     /// Opens the session that was admitted by that number; or what is to be answered first.
     fn open_send(
         &self,
-        owner: Owner,
+        shown: Shown<'_>,
         wanted: &Wanted<'_>,
         number: u64,
     ) -> Result<Result<SessionProgress, Outcome>, Refusal> {
-        let object = match self.object_to_send(wanted.name, wanted.digest)? {
+        let owner = shown.owner();
+        let object = match self.object_to_send(shown, wanted.name, wanted.digest)? {
             Ok(object) => object,
             Err((done, total)) => return Ok(Err(Outcome::Pending { done, total })),
         };

@@ -34,7 +34,7 @@ use super::running::RunningTransfer;
 /// its client.
 const MAX_WAITING: usize = 1_024;
 
-/// Pause between two looks at whether transfers get on, at most.
+/// Pause between two looks at whether transfers get on, and whether anybody waits for what is made, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Pause between two looks at part files that nobody works on, if there are new ones.
@@ -224,7 +224,7 @@ impl Server {
     }
 }
 
-/// Looks from time to time whether transfers get on.
+/// Looks from time to time whether transfers get on, and whether anybody waits for what is made.
 async fn look_at_transfers(handler: Arc<Handler>) {
     let pause = (handler.config.idle_put / 4).min(LOOK_EVERY);
     let mut ticks = tokio::time::interval(pause);
@@ -234,6 +234,7 @@ async fn look_at_transfers(handler: Arc<Handler>) {
         let now = crate::clock::now();
         handler.end_idle_puts(now);
         lock(&handler.sends).mark(now);
+        handler.trees.lock().end_unasked(now);
     }
 }
 

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -32,7 +33,7 @@ pub(super) struct TakenTree {
 /// What becomes of an object of a tree when it has arrived.
 #[derive(Clone)]
 pub(super) enum TreeStep {
-    Listing { directory: String, atomic: bool },
+    Listing { directory: String, atomic: bool, of: IpAddr },
     Pack { tree: Arc<TakenTree>, files: Vec<Wanted>, existing: Existing },
     File { tree: Arc<TakenTree>, file: Wanted, existing: Existing },
     Clear { tree: Arc<TakenTree> },

@@ -7,11 +7,13 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 
 use wellspring_wire::control::{Offer, RefusalCode};
 
-use super::answer::Refusal;
+use super::address_limit::source_of;
+use super::answer::{Owner, Refusal};
 use super::handler::Handler;
 use super::listed::Listed;
 use super::taken_tree::{TakenTree, TreeStep, at, in_directory};
@@ -19,8 +21,8 @@ use crate::store::tree::listing::{
     Keeps, Lacks, ListingError, MAX_LISTING_LEN, Selection, TreeName, TreePart, parse_paths,
 };
 use crate::store::tree::{
-    LinksOut, MAX_PACK_LEN, Plan, PlanError, PlanOptions, Scan, TreeTarget, Unpack, Wanted, scan,
-    wanted,
+    LinksOut, MAX_PACK_LEN, Plan, PlanError, PlanOptions, Scan, ScanHelp, TreeTarget, Unpack,
+    Wanted, scan, scan_with, wanted,
 };
 use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreError};
 
@@ -31,7 +33,11 @@ const CHUNK: usize = 256 << 10;
 
 impl Handler {
     /// An object of a tree that is offered: the name of its part file, and what becomes of it.
-    pub(super) fn tree_step(&self, offer: &Offer<'_>) -> Result<(ObjectName, TreeStep), Refusal> {
+    pub(super) fn tree_step(
+        &self,
+        owner: Owner,
+        offer: &Offer<'_>,
+    ) -> Result<(ObjectName, TreeStep), Refusal> {
         let bad = || Refusal::new(RefusalCode::BadName, "no part of a tree that can be put");
         let name = TreeName::parse(offer.name.as_str()).ok_or_else(bad)?;
         let directory = name.directory;
@@ -46,7 +52,8 @@ impl Handler {
             }
             TreePart::Put { atomic } => {
                 let directory = directory.to_owned();
-                (TreeStep::Listing { directory, atomic }, MAX_LISTING_LEN as u64)
+                let of = source_of(owner.client);
+                (TreeStep::Listing { directory, atomic, of }, MAX_LISTING_LEN as u64)
             }
             TreePart::Files { listing, files } => {
                 let tree = self.taken_tree(directory, listing)?;
@@ -129,7 +136,7 @@ impl Handler {
 impl Handler {
     /// Whether nothing needs to be sent of a step of a tree.
     pub(super) fn has_step(&self, step: &TreeStep, digest: Digest) -> bool {
-        let TreeStep::Listing { directory, atomic } = step else { return false };
+        let TreeStep::Listing { directory, atomic, .. } = step else { return false };
         let mut id = [0; 16];
         id.copy_from_slice(&digest.0[..16]);
         self.trees
@@ -163,9 +170,9 @@ impl Handler {
         part: Option<&PartFile>,
     ) -> Result<Option<Fingerprint>, StoreError> {
         match step {
-            TreeStep::Listing { directory, atomic } => {
+            TreeStep::Listing { directory, atomic, of } => {
                 if let Some(part) = part {
-                    self.keep_listing((directory, *atomic), digest, part)?;
+                    self.keep_listing(*of, (directory, *atomic), digest, part)?;
                 }
             }
             TreeStep::Pack { tree, files, existing } => {
@@ -190,7 +197,8 @@ impl Handler {
             }
             TreeStep::Clear { tree } => {
                 let paths = removal(part)?;
-                let Lacks { in_the_way, surplus, .. } = self.compare(tree, true)?.lacks;
+                let Lacks { in_the_way, surplus, .. } =
+                    self.compare(tree, true, ScanHelp::none())?.lacks;
                 let in_the_way: BTreeSet<String> = in_the_way.into_iter().collect();
                 let cleared: BTreeSet<&str> = paths
                     .iter()
@@ -227,6 +235,7 @@ impl Handler {
 
     fn keep_listing(
         &self,
+        of: IpAddr,
         (directory, atomic): (&str, bool),
         digest: Digest,
         part: &PartFile,
@@ -242,8 +251,7 @@ impl Handler {
         if let Err(reason) = self.check_attributes(tree.keeps) {
             tree.refused.get_or_insert(reason);
         }
-        self.trees.lock().keep_taken(tree);
-        Ok(())
+        Ok(self.trees.lock().keep_taken(of, tree)?)
     }
 
     /// Says why files cannot get owners or attributes that a client asks for.
@@ -340,20 +348,26 @@ impl Handler {
         directory: &str,
         id: [u8; 16],
         surplus: bool,
+        help: ScanHelp<'_>,
     ) -> Result<Lacks, Refusal> {
         if surplus && !self.permissions().overwrite {
             let text = "this server lets nothing be removed (it runs without --allow-overwrite)";
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }
         let tree = self.taken_tree(directory, id)?;
-        Ok(self.compare(&tree, surplus)?.lacks)
+        Ok(self.compare(&tree, surplus, help)?.lacks)
     }
 
-    fn compare(&self, tree: &TakenTree, surplus: bool) -> Result<Plan, StoreError> {
+    fn compare(
+        &self,
+        tree: &TakenTree,
+        surplus: bool,
+        help: ScanHelp<'_>,
+    ) -> Result<Plan, StoreError> {
         if tree.atomic {
             self.begin_next(tree)?;
         }
-        self.compare_with(tree, &tree.place(), surplus)
+        self.compare_with(tree, &tree.place(), surplus, help)
     }
 
     /// What is lacking in a directory.
@@ -362,6 +376,7 @@ impl Handler {
         tree: &TakenTree,
         directory: &str,
         surplus: bool,
+        help: ScanHelp<'_>,
     ) -> Result<Plan, StoreError> {
         let options =
             PlanOptions { dry_run: true, delete: surplus, ..tree.options(Existing::Keep) };
@@ -369,7 +384,7 @@ impl Handler {
             Err(StoreError::NotFound(_)) => None,
             root => Some(root?),
         };
-        let local = root.as_ref().map(|root| scan(root, self.how(tree))).transpose();
+        let local = root.as_ref().map(|root| scan_with(root, self.how(tree), help)).transpose();
         let local = local.map_err(io::Error::other)?.unwrap_or_default();
         let target = root.map(TreeTarget::of);
         Plan::of_target(&options, tree.listed.whole(), (target, &local)).map_err(of_tree)

@@ -5,24 +5,34 @@
 //! that listing says. What was made lies in a file without a name, and is sent like any object.
 
 use std::fs::File;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use wellspring_wire::control::{Geometry, RefusalCode};
 
+use super::address_limit::source_of;
 use super::answer::{Outcome, Refusal, Shown};
 use super::cookie::Purpose;
-use super::digests::Known;
+use super::digests::{Begin, Known};
 use super::handler::{Handler, OpenObject};
 use super::listed::Listed;
 use super::samples;
 use super::trees::Made;
 use crate::store::tree::listing::{Keeps, Selection, TreeName, TreePart};
 use crate::store::tree::{
-    LinksOut, PackError, Scan, in_doubt, one_in_doubt, open_listed, read_pack, scan_named,
-    unnamed_file,
+    LinksOut, PackError, Scan, ScanHelp, in_doubt, one_in_doubt, open_listed, read_pack,
+    scan_named_with, unnamed_file,
 };
-use crate::store::{Digest, FileSource, Fingerprint, StoreError};
+use crate::store::{Digest, FileSource, Fingerprint, HashProgress, StoreError};
+
+/// Work that a client has asked for.
+struct Job {
+    /// Whose share it is counted in.
+    of: IpAddr,
+    /// Tells when the client has gone.
+    progress: HashProgress,
+}
 
 impl Handler {
     /// Answers what a client asks of an object that is made of a tree.
@@ -49,7 +59,7 @@ impl Handler {
         let pending = Ok(Outcome::Pending { done: 0, total: 0 });
         let purpose = Purpose::Digest { name: text };
         let good = self.jar.is_good(client, cookie, purpose);
-        {
+        let job = {
             let mut kept = self.trees.lock();
             // A pack and a sample have but one content; a listing has that of the moment it was asked for.
             let made = match (&name.part, kept.of_job(client, cookie)) {
@@ -64,11 +74,10 @@ impl Handler {
             if !good {
                 return Ok(Outcome::Challenge(self.jar.bake(client, purpose)));
             }
-            if !kept.begin_job(client, cookie) {
-                return pending;
-            }
-        }
-        let made = self.make(text, &name);
+            let Some(progress) = kept.begin_job(client, cookie) else { return pending };
+            Job { of: shown.source(), progress }
+        };
+        let made = self.make(&job, text, &name);
         let digest = made.as_ref().ok().map(|made| made.digest);
         self.trees.lock().end_job(client, cookie, digest);
         info(&made?)
@@ -86,7 +95,7 @@ impl Handler {
         let purpose = Purpose::Digest { name: text };
         let proven = self.jar.is_good(client, cookie, purpose);
         let (file, fingerprint) = self.open_single(name, number)?;
-        let begin: Option<&dyn Fn()> = if proven { Some(&|| {}) } else { None };
+        let begin = proven.then_some(Begin::of(shown.source()));
         let size = fingerprint.size();
         match self.digests.of(&file, fingerprint, begin) {
             Known::Digest(digest) => {
@@ -102,6 +111,7 @@ impl Handler {
     /// Opens an object of that digest that is made of a tree.
     pub(super) fn open_of_tree(
         &self,
+        shown: Shown<'_>,
         text: &str,
         wanted: Digest,
     ) -> Result<Result<OpenObject, (u64, u64)>, Refusal> {
@@ -109,7 +119,7 @@ impl Handler {
         let (file, fingerprint) = match single(&name) {
             Some(number) => {
                 let (file, fingerprint) = self.open_single(&name, number)?;
-                match self.digests.of(&file, fingerprint, Some(&|| {})) {
+                match self.digests.of(&file, fingerprint, Some(Begin::of(shown.source()))) {
                     Known::Digest(digest) if digest == wanted => {}
                     Known::Digest(_) => return Err(changed(text)),
                     Known::Pending(done) => return Ok(Err((done, fingerprint.size()))),
@@ -119,17 +129,17 @@ impl Handler {
                 (file, fingerprint)
             }
             None => {
-                let made = self.trees.lock().made(text, Some(wanted));
+                let has_one_content =
+                    matches!(name.part, TreePart::Files { .. } | TreePart::Sample { .. });
+                let digest = (!has_one_content).then_some(wanted);
+                let made = self.trees.lock().made(text, digest);
                 let made = match made {
-                    None if matches!(
-                        name.part,
-                        TreePart::Files { .. } | TreePart::Sample { .. }
-                    ) =>
-                    {
-                        self.make(text, &name)?
-                    }
-                    None => return Err(changed(text)),
                     Some(made) => made,
+                    None if has_one_content => match self.make_to_send(shown, text, &name)? {
+                        Some(made) => made,
+                        None => return Ok(Err((0, 0))),
+                    },
+                    None => return Err(changed(text)),
                 };
                 if made.digest != wanted {
                     return Err(changed(text));
@@ -144,6 +154,21 @@ impl Handler {
             size: fingerprint.size(),
             digest: wanted,
         }))
+    }
+
+    /// Makes what was not kept until it is sent, within the limit of what clients ask about; nothing if too much is being
+    /// made.
+    fn make_to_send(
+        &self,
+        Shown { client, cookie, .. }: Shown<'_>,
+        text: &str,
+        name: &TreeName<'_>,
+    ) -> Result<Option<Made>, Refusal> {
+        let begun = self.trees.lock().begin_job(client, cookie);
+        let Some(progress) = begun else { return Ok(None) };
+        let made = self.make(&Job { of: source_of(client), progress }, text, name);
+        self.trees.lock().end_job(client, cookie, None);
+        made.map(Some)
     }
 
     /// The file of an object of that digest that is made of a tree, if it is at hand.
@@ -169,9 +194,10 @@ impl Handler {
         Ok(name)
     }
 
-    fn make(&self, text: &str, name: &TreeName<'_>) -> Result<Made, Refusal> {
+    fn make(&self, job: &Job, text: &str, name: &TreeName<'_>) -> Result<Made, Refusal> {
         if let TreePart::Lacks { listing, surplus } = name.part {
-            let bytes = self.lacks(name.directory, listing, surplus)?.to_bytes();
+            let help = ScanHelp { digests: None, progress: &job.progress };
+            let bytes = self.lacks(name.directory, listing, surplus, help)?.to_bytes();
             return self.keep_made(text, &bytes);
         }
         if let TreePart::Sample { size } = name.part {
@@ -207,12 +233,19 @@ impl Handler {
                 return Err(Refusal::new(RefusalCode::BadName, "this is put, and not asked for"));
             }
         };
-        self.make_listing(text, name, how)
+        self.make_listing(job, (text, name), how)
     }
 
-    fn make_listing(&self, text: &str, name: &TreeName<'_>, how: Scan) -> Result<Made, Refusal> {
-        let (root, listing) =
-            scan_named(|| Ok::<_, Refusal>(self.store.open_tree(name.directory)?), how)?;
+    fn make_listing(
+        &self,
+        job: &Job,
+        (text, name): (&str, &TreeName<'_>),
+        how: Scan,
+    ) -> Result<Made, Refusal> {
+        // As trusted as that of an object that is asked for by itself.
+        let help = ScanHelp { digests: Some(&self.config.cache), progress: &job.progress };
+        let open = || Ok::<_, Refusal>(self.store.open_tree(name.directory)?);
+        let (root, listing) = scan_named_with(open, how, help)?;
         let bytes = listing.into_bytes();
         // Whoever wants to look may do so; the files that he asks for then are looked at one by one.
         if name.part != TreePart::Level {
@@ -224,7 +257,10 @@ impl Handler {
         }
         let made = self.keep_made(text, &bytes)?;
         let listed = Listed::new(name.directory, made.digest, bytes).map_err(refused)?;
-        self.trees.lock().keep_listing(listed);
+        let kept = self.trees.lock().keep_listing(job.of, listed);
+        // Who only looks does not need it.
+        kept.or_else(|full| if name.part == TreePart::Level { Ok(()) } else { Err(full) })
+            .map_err(StoreError::from)?;
         Ok(made)
     }
 

@@ -14,7 +14,7 @@ use super::handler::Handler;
 use super::taken_tree::{TakenTree, at};
 use crate::store::StoreError;
 use crate::store::tree::listing::{Cursor, Lacks};
-use crate::store::tree::{NextTree, TreeFilter, path_of};
+use crate::store::tree::{NextTree, ScanHelp, TreeFilter, path_of};
 
 /// A tree beside the directory that it is to be, whose parent stays open as long.
 struct Beside {
@@ -127,7 +127,8 @@ impl Handler {
             Ok(_) => return Ok(false),
             Err(error) => return Err(error),
         }
-        let plan = self.compare_with(tree, tree.directory(), !requested.is_empty())?;
+        let plan =
+            self.compare_with(tree, tree.directory(), !requested.is_empty(), ScanHelp::none())?;
         let Lacks { files, made, replaced, in_the_way, surplus, .. } = plan.lacks;
         let is_there = files.is_empty() && made == 0 && replaced == 0 && in_the_way.is_empty();
         if is_there && !surplus.iter().any(|path| requested.contains(path)) {

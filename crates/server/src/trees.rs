@@ -2,20 +2,18 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use wellspring_wire::control::Cookie;
 
 use super::address_limit::source_of;
 use super::listed::Listed;
+use super::shelf::{NoRoom, Shelf};
 use super::taken_tree::TakenTree;
-use crate::store::{Digest, Fingerprint};
+use crate::store::{Digest, Fingerprint, HashProgress};
 
-/// Listings kept, at most.
-const MAX_LISTINGS: usize = 16;
-/// And their length together, at most, unless it is but one \[bytes\].
-const MAX_LISTINGS_LEN: usize = 64 << 20;
 /// Directories that are remembered of trees whose listings are kept no more.
 const MAX_LEFT: usize = 1024;
 /// What was made and is kept on the disk, at most.
@@ -29,6 +27,8 @@ const MAX_JOBS: usize = 256;
 const MAX_RUNNING: usize = 8;
 /// Of these for one address, at most: reading all files of a directory can take hours.
 const MAX_RUNNING_AN_ADDRESS: usize = 2;
+/// What nobody has asked for so long is not gone on with. Clients ask at least once a second.
+const UNASKED: Duration = Duration::from_secs(30);
 
 /// What was made of trees.
 #[derive(Default)]
@@ -56,9 +56,9 @@ impl Trees {
 /// What is kept of them.
 #[derive(Default)]
 pub(super) struct Kept {
-    listings: VecDeque<Arc<Listed>>,
-    /// Trees that are being put.
-    taken: VecDeque<Arc<TakenTree>>,
+    /// Those that were made, and of trees that are being put.
+    listings: Shelf<Listed>,
+    taken: Shelf<TakenTree>,
     /// Directories that earlier ones were, or are, written into.
     left: VecDeque<String>,
     made: VecDeque<Made>,
@@ -80,27 +80,32 @@ struct Job {
     cookie: Cookie,
     /// Absent while it is under way.
     made: Option<Digest>,
+    /// When its client last asked for it, and what ends it.
+    asked: Instant,
+    progress: HashProgress,
 }
 
 impl Kept {
     /// A listing by its directory and the first half of its digest.
-    pub(super) fn listing(&self, directory: &str, id: [u8; 16]) -> Option<Arc<Listed>> {
-        let fits = |l: &&Arc<Listed>| l.directory() == directory && l.digest().0[..16] == id;
-        self.listings.iter().rev().find(fits).map(Arc::clone)
+    pub(super) fn listing(&mut self, directory: &str, id: [u8; 16]) -> Option<Arc<Listed>> {
+        self.listings.find(|l| l.directory() == directory && l.digest().0[..16] == id)
     }
 
     /// What became of what that cookie paid for: nothing yet if it is being made; absent if it was not
     /// asked for.
     pub(super) fn of_job(&mut self, client: SocketAddr, cookie: Cookie) -> Option<Option<Digest>> {
-        self.job(client, cookie).map(|job| job.made)
+        let job = self.job(client, cookie)?;
+        job.asked = crate::clock::now();
+        Some(job.made)
     }
 
-    /// Begins to make something for a cookie; false if too much is under way, of all or of the client's.
-    pub(super) fn begin_job(&mut self, client: SocketAddr, cookie: Cookie) -> bool {
+    /// Begins to make something for a cookie: what shows whether that is to end. Nothing if too much is under way, of all or
+    /// of the client's.
+    pub(super) fn begin_job(&mut self, client: SocketAddr, cookie: Cookie) -> Option<HashProgress> {
         let running = || self.jobs.iter().filter(|job| job.made.is_none());
         let own = running().filter(|job| source_of(job.client) == source_of(client));
         if running().count() >= MAX_RUNNING || own.count() >= MAX_RUNNING_AN_ADDRESS {
-            return false;
+            return None;
         }
         self.forget_job(client, cookie);
         let finished = self.jobs.iter().position(|job| job.made.is_some());
@@ -109,8 +114,16 @@ impl Kept {
         {
             self.jobs.remove(oldest);
         }
-        self.jobs.push_back(Job { client, cookie, made: None });
-        true
+        let (progress, asked) = (HashProgress::default(), crate::clock::now());
+        self.jobs.push_back(Job { client, cookie, made: None, asked, progress: progress.clone() });
+        Some(progress)
+    }
+
+    /// Ends what is made for clients that have not asked for it for a while: they are gone.
+    pub(super) fn end_unasked(&self, now: Instant) {
+        let unasked =
+            |job: &&Job| job.made.is_none() && now.saturating_duration_since(job.asked) >= UNASKED;
+        self.jobs.iter().filter(unasked).for_each(|job| job.progress.stop());
     }
 
     /// Notes what was made for a cookie; nothing if it could not be.
@@ -126,11 +139,9 @@ impl Kept {
     }
 
     /// A tree that is being put, by its directory and the first half of its listing's digest.
-    pub(super) fn taken(&self, directory: &str, id: [u8; 16]) -> Option<Arc<TakenTree>> {
-        let fits = |t: &&Arc<TakenTree>| {
-            t.listed.directory() == directory && t.listed.digest().0[..16] == id
-        };
-        self.taken.iter().rev().find(fits).map(Arc::clone)
+    pub(super) fn taken(&mut self, directory: &str, id: [u8; 16]) -> Option<Arc<TakenTree>> {
+        self.taken
+            .find(|tree| tree.listed.directory() == directory && tree.listed.digest().0[..16] == id)
     }
 
     /// Directories into which trees are, or were, put: the latest.
@@ -138,26 +149,26 @@ impl Kept {
         self.taken.iter().map(|tree| tree.place()).chain(self.left.iter().cloned()).collect()
     }
 
-    pub(super) fn keep_taken(&mut self, mut tree: TakenTree) {
+    /// Keeps the listing of a tree that an address puts.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(super) fn keep_taken(&mut self, of: IpAddr, mut tree: TakenTree) -> Result<(), NoRoom> {
         // Listed anew, since it changed or since the put was interrupted: what was made for it is still its own.
         let before =
             self.taken.iter().rev().find(|t| t.listed.directory() == tree.listed.directory());
         if let Some(before) = before {
             tree.made = Arc::clone(&before.made);
         }
-        let is_it = |old: &Arc<TakenTree>| old.listed.is_same(&tree.listed);
-        self.taken.retain(|old| !is_it(old));
-        self.taken.push_back(Arc::new(tree));
-        let len = |all: &VecDeque<Arc<TakenTree>>| {
-            all.iter().map(|tree| tree.listed.len()).sum::<usize>()
-        };
-        while self.taken.len() > MAX_LISTINGS
-            || self.taken.len() > 1 && len(&self.taken) > MAX_LISTINGS_LEN
-        {
-            let left = self.taken.pop_front().map(|tree| tree.place());
-            self.left.extend(left.filter(|place| !self.left.contains(place)));
+        let len = tree.listed.len();
+        let gone = self.taken.keep(of, (tree, len), |a, b| a.listed.is_same(&b.listed))?;
+        for place in gone.iter().map(|tree| tree.place()) {
+            if !self.left.contains(&place) {
+                self.left.push_back(place);
+            }
         }
         self.left.drain(..self.left.len().saturating_sub(MAX_LEFT));
+        Ok(())
     }
 
     fn forget_job(&mut self, client: SocketAddr, cookie: Cookie) {
@@ -183,15 +194,13 @@ impl Kept {
         }
     }
 
-    pub(super) fn keep_listing(&mut self, listed: Listed) {
-        self.listings.retain(|old| !old.is_same(&listed));
-        self.listings.push_back(Arc::new(listed));
-        let len = |all: &VecDeque<Arc<Listed>>| all.iter().map(|l| l.len()).sum::<usize>();
-        while self.listings.len() > MAX_LISTINGS
-            || self.listings.len() > 1 && len(&self.listings) > MAX_LISTINGS_LEN
-        {
-            self.listings.pop_front();
-        }
+    /// Keeps a listing that was made for an address.
+    ///
+    /// # Errors
+    /// There is no room for it.
+    pub(super) fn keep_listing(&mut self, of: IpAddr, listed: Listed) -> Result<(), NoRoom> {
+        let len = listed.len();
+        self.listings.keep(of, (listed, len), Listed::is_same).map(drop)
     }
 }
 
@@ -204,15 +213,32 @@ mod tests {
         let mut kept = Kept::default();
         let client = |host: u8, port: u16| SocketAddr::from(([192, 0, 2, host], port));
         let cookie = |number| Cookie([number; 16]);
-        let begun = (0..9).filter(|n| kept.begin_job(client(1, 7 + u16::from(*n)), cookie(*n)));
+        let begun =
+            (0..9).filter(|n| kept.begin_job(client(1, 7 + u16::from(*n)), cookie(*n)).is_some());
         assert_eq!(begun.count(), MAX_RUNNING_AN_ADDRESS);
-        assert!(kept.begin_job(client(2, 7), cookie(9)), "another address");
+        assert!(kept.begin_job(client(2, 7), cookie(9)).is_some(), "another address");
         kept.end_job(client(1, 7), cookie(0), Some(Digest([0; 32])));
-        assert!(kept.begin_job(client(1, 7), cookie(10)), "one has ended");
-        assert!(!kept.begin_job(client(1, 7), cookie(11)));
+        assert!(kept.begin_job(client(1, 7), cookie(10)).is_some(), "one has ended");
+        assert!(kept.begin_job(client(1, 7), cookie(11)).is_none());
         kept.end_job(client(1, 7), cookie(10), None);
-        assert!(kept.begin_job(client(1, 7), cookie(11)), "one could not be made");
-        let begun = (3..20).filter(|host| kept.begin_job(client(*host, 7), cookie(*host)));
+        assert!(kept.begin_job(client(1, 7), cookie(11)).is_some(), "one could not be made");
+        let begun =
+            (3..20).filter(|host| kept.begin_job(client(*host, 7), cookie(*host)).is_some());
         assert_eq!(begun.count(), MAX_RUNNING - 3);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_any_more_is_ended() {
+        let mut kept = Kept::default();
+        let (client, cookie) = (SocketAddr::from(([192, 0, 2, 1], 7)), Cookie([7; 16]));
+        let progress = kept.begin_job(client, cookie).expect("a place");
+        kept.end_unasked(crate::clock::now());
+        assert!(progress.add(0).is_ok(), "it was asked for in this moment");
+        let later = crate::clock::now() + UNASKED;
+        assert_eq!(kept.of_job(client, cookie), Some(None));
+        kept.end_unasked(later - Duration::from_millis(1));
+        assert!(progress.add(0).is_ok(), "it was asked for again");
+        kept.end_unasked(later + UNASKED);
+        assert!(progress.add(0).is_err());
     }
 }

@@ -22,6 +22,8 @@ pub struct TrustCounters {
     pub handshakes: u64,
     /// Handshakes asked to show a cookie, or dropped, since too many came.
     pub handshakes_put_off: u64,
+    /// Refusals that were not sent, since too many were.
+    pub refusals_withheld: u64,
     /// Handshakes that came again.
     pub handshakes_replayed: u64,
     /// Handshakes that were none, for other keys, or with a client, which answers none.

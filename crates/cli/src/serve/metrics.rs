@@ -66,6 +66,16 @@ fn transfers(page: &mut Page<'_>, counters: &ServerCounters) {
     let quotas = counters.over_quota;
     let rows = [("sessions", quotas.sessions), ("bytes", quotas.bytes), ("files", quotas.files)];
     page.counters("quota_refusals", "Requests beyond a quota", "quota", &rows);
+    let dropped = counters.dropped_requests;
+    let rows = [("all", dropped.of_all), ("address", dropped.of_address)];
+    let help = "Requests dropped since too many were at work, of all or of their address";
+    page.counters("dropped_requests", help, "limit", &rows);
+    let help = "Events not told line by line since too many of their kind were";
+    page.counter("suppressed_events", help, counters.suppressed_events);
+    let help = "TCP connections of clients, for LTTP";
+    page.gauge("lttp_connections", help, counters.lttp_connections as u64);
+    let help = "Disk space promised to objects on their way";
+    page.gauge("reserved_bytes", help, counters.reserved_bytes);
     let digests = [("hit", counters.digests_known), ("miss", counters.digests_computed)];
     let help = "Digests of objects: found in the cache, or computed";
     page.counters("digests", help, "cache", &digests);
@@ -146,6 +156,9 @@ fn keys(page: &mut Page<'_>, trust: &wellspring_trust::TrustCounters) {
         ("conflicting", trust.handshakes_conflicting),
     ];
     page.counters("handshakes", "Handshakes of keys", "result", &rows);
+    let rows = [("refusal", trust.refusals_withheld)];
+    let help = "Answers to handshakes that were not sent since too many were";
+    page.counters("withheld_answers", help, "answer", &rows);
     let rows = [("clear", trust.clear), ("forged", trust.forged), ("replayed", trust.replayed)];
     page.counters("rejected_datagrams", "Datagrams that keys kept out", "reason", &rows);
 }
@@ -338,11 +351,13 @@ mod tests {
         counters.refused.insert(RefusalCode::NotFound, 3);
         counters.received.redundant = 5;
         counters.puts_too_slow = 2;
+        (counters.suppressed_events, counters.lttp_connections) = (6, 2);
+        counters.reserved_bytes = 8;
         let mut statistics = Statistics::default();
         statistics.sent.repair_symbols = 7;
         statistics.sent.lt_symbols = 9;
         statistics.received.dropped.insert(DropReason::Duplicate, 2);
-        statistics.trust = Some(wellspring_trust::TrustCounters::default());
+        statistics.trust.get_or_insert_default().refusals_withheld = 4;
         let page = page(&statistics, &counters).expect("a page");
         for line in [
             "wellspring_refusals_total{reason=\"not_found\"} 3",
@@ -352,6 +367,11 @@ mod tests {
             "wellspring_symbols_sent_total{kind=\"lt\"} 9",
             "wellspring_dropped_datagrams_total{reason=\"duplicate\"} 2",
             "wellspring_handshakes_total{result=\"done\"} 0",
+            "wellspring_withheld_answers_total{answer=\"refusal\"} 4",
+            "wellspring_dropped_requests_total{limit=\"address\"} 0",
+            "wellspring_suppressed_events_total 6",
+            "wellspring_lttp_connections 2",
+            "wellspring_reserved_bytes 8",
             "# EOF",
         ] {
             assert!(page.lines().any(|of| of == line), "no `{line}` in:\n{page}");

@@ -109,7 +109,7 @@ pub struct ServeArgs {
     /// (in the machine's time zone; of times that overlap the first counts, and `none` is no limit).
     #[arg(long, value_name = "RATE[; HH:MM-HH:MM RATE]...", visible_alias = "max-rate")]
     rate: Option<Schedule>,
-    /// Parts of objects being sent by LTTP at one time, at most.
+    /// Parts of objects being sent by LTTP at one time, at most; a quarter of them to one address.
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_parts: usize,
     /// Where there are no keys: what each address may have, such as "max-sessions=8 max-bytes=100G max-files=1000"

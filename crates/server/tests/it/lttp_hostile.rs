@@ -279,24 +279,30 @@ fn who_is_granted_a_part_and_never_says_hello_gives_its_place_back() {
 
 #[test]
 fn one_address_cannot_have_all_parts_nor_all_connections() {
-    let served = serve_with(|config| {
-        config.max_sends_an_address = 2;
-        config.lttp.max_connections_an_address = 4;
-    });
-    let mut connections: Vec<Connection> = (0..3).map(|_| Connection::open(&served)).collect();
-    let outcomes: Vec<bool> = connections
-        .iter_mut()
-        .map(|connection| match connection.request(0, 5_000, 5) {
-            Ok(_) => true,
-            Err(text) => {
-                assert!(text.contains("127.0.0.1"), "{text}");
-                false
-            }
-        })
-        .collect();
-    assert_eq!(outcomes, [true, true, false]);
-    // Two are there at least, and connections are taken in order.
-    let mut more: Vec<Connection> = (0..3).map(|_| Connection::open(&served)).collect();
-    assert!(more[2].is_closed(), "a fifth");
+    // As a server is unless it is told otherwise.
+    let served = serve();
+    let mut connections: Vec<Connection> = (0..17).map(|_| Connection::open(&served)).collect();
+    let granted = |connection: &mut Connection| match connection.request(0, 5_000, 5) {
+        Ok(_) => true,
+        Err(text) => {
+            assert_eq!(text, "127.0.0.1 has 16 parts already");
+            false
+        }
+    };
+    let (last, first) = connections.split_last_mut().expect("some");
+    assert!(first.iter_mut().all(granted), "a quarter of all");
+    assert!(!granted(last), "one more");
+    // The refused one may be gone or not, and connections are taken in order.
+    let mut more: Vec<Connection> = (0..49).map(|_| Connection::open(&served)).collect();
+    assert!(more[48].is_closed(), "beyond a quarter of all");
     assert!(served.server.counters().refused[&RefusalCode::Busy] >= 2);
+}
+
+#[test]
+fn nothing_is_opened_for_who_has_no_place() {
+    let served = serve_with(|config| config.lttp.max_sessions = 0);
+    let mut connection = Connection::open(&served);
+    connection.request_of("none", 0, 5_000, 5);
+    let refused = connection.answer().expect_err("there is no place");
+    assert_eq!(refused, "there are 0 parts already; try again later");
 }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use wellspring_core::SessionId;
 use wellspring_server::store::{Digest, Existing, ObjectSink, PartFile};
-use wellspring_wire::control::{Name, Offer, PutState, RefusalCode, Reply, Request, StartNdp};
+use wellspring_wire::control::{
+    Name, Offer, PutState, RefusalCode, Reply, Request, Start, StartNdp,
+};
 
-use crate::stranger::{Stranger, is_taken, offer, serve_with, start_of_x};
+use crate::stranger::{GEOMETRY, Stranger, is_taken, offer, serve_with, start_of_x};
 
 #[test]
 fn one_address_cannot_have_all_sends_nor_fill_the_disk_with_nothing() {
@@ -192,4 +194,39 @@ fn an_offer_whose_client_puts_off_what_it_is_asked_of_its_object_loses_its_space
     assert_eq!(refused.flatten().next(), Some(RefusalCode::TooSlow));
     assert_eq!(served.server.counters().puts_too_slow, 1);
     assert_eq!(served.server.counters().receiving, 0);
+}
+
+#[test]
+fn a_cookie_pays_once_for_what_is_not_there() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), [7; 5_000]).expect("write");
+    let served = serve_with(home.path(), |_| {});
+    for name in ["x", "//sample:64000"] {
+        let mut stranger = Stranger::of(&served);
+        let wrong = Request::Start(Start {
+            session: SessionId(1),
+            name: Name::new(name).expect("a name"),
+            digest: [1; 32],
+            share_index: 0,
+            share_count: 1,
+            geometry: GEOMETRY,
+            resume: None,
+            timeout_ms: 0,
+        });
+        stranger.earn_cookie(&wrong);
+        let code = loop {
+            let answer = stranger.ask(&wrong, |reply| match reply {
+                Reply::Refused { code, .. } => Some(code),
+                Reply::Pending { .. } => None,
+                other => panic!("{other:?}"),
+            });
+            if let Some(code) = answer {
+                break code;
+            }
+        };
+        assert_eq!(code, RefusalCode::Changed, "{name}");
+        stranger.ask(&wrong, |reply| {
+            assert!(matches!(reply, Reply::Challenge { .. }), "{name}: {reply:?}");
+        });
+    }
 }

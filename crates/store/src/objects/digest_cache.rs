@@ -68,7 +68,7 @@ impl Fingerprint {
 
     /// Whether the file had been left alone for long enough at that moment: by the time of its inode, which each write
     /// sets, and nobody else. The other may lie in the future for good.
-    fn settled_at(&self, moment: SystemTime) -> bool {
+    pub fn settled_at(&self, moment: SystemTime) -> bool {
         let moment = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
         let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
         self.changed_ns < nanos(moment.saturating_sub(TICK))

@@ -57,6 +57,11 @@ impl Store {
         Ok(Store { disk, root, path, absolute, folders, reservations, memory })
     }
 
+    /// Disk space that is promised to objects on their way \[bytes\].
+    pub fn reserved(&self) -> u64 {
+        self.reservations.bytes()
+    }
+
     /// The directory. If its name leads to another one of the same file system by now, it is that: a tree that is fetched
     /// takes its place at once, and so does a link that is turned. A file system that is mounted over it, or goes, does not
     /// count.

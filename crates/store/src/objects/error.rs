@@ -33,6 +33,8 @@ pub enum StoreError {
         /// The limit \[objects\].
         limit: usize,
     },
+    /// Listings of trees that are put have all the memory that is set aside for them.
+    NoMemory,
     /// The disk (or the bytes set aside for receiving) has no room for the object.
     NoSpace {
         /// The object's length \[bytes\].
@@ -75,6 +77,9 @@ impl fmt::Display for StoreError {
             StoreError::Busy { limit } => {
                 write!(f, "{limit} objects are being received already; try again later")
             }
+            StoreError::NoMemory => f.write_str(
+                "listings of other transfers have all the memory that is for them; try again later",
+            ),
             StoreError::NoSpace { needed, free } => {
                 write!(f, "object of {needed} bytes, only {free} are free")
             }

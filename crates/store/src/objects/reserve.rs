@@ -109,6 +109,11 @@ impl Reservations {
         Ok(on_disk.min(self.limits.total_len))
     }
 
+    /// Bytes that are promised at the moment, some of which may be there.
+    pub(super) fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
     fn lock(&self) -> MutexGuard<'_, Taken> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }

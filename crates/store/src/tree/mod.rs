@@ -41,7 +41,7 @@ pub use pack::{MAX_PACK_LEN, PackError, open_listed, read_pack, unnamed_file};
 pub use packs::{Pack, Packer, wanted};
 pub use plan::Plan;
 pub use plan_options::{PlanError, PlanOptions, TreeChange, TreeListing};
-pub use scan::{Scan, ScanError, scan, scan_named};
+pub use scan::{Scan, ScanError, ScanHelp, scan, scan_named, scan_named_with, scan_with};
 pub use swap::{NextTree, Swapped};
 pub use target::TreeTarget;
 pub use unfinished::clean_trees;

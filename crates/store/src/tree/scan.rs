@@ -5,6 +5,8 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::LazyLock;
+use std::time::SystemTime;
 
 use rustix::fs::{
     Access, AtFlags, Dir, FileType, Mode, OFlags, Stat, accessat, fstat, openat, readlinkat, statat,
@@ -17,7 +19,9 @@ use wellspring_tree::{
 
 use super::attributes::{owner_of, read_xattrs};
 use super::file::{LinksOut, modified, reading};
-use crate::objects::{Fingerprint, HashProgress, hash_file, is_reserved, name_of_next};
+use crate::objects::{
+    DigestCache, Fingerprint, HashProgress, hash_file, is_reserved, name_of_next,
+};
 
 /// How a tree is walked.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +49,27 @@ impl Scan {
     };
 }
 
+/// What helps a walk, and what ends it.
+#[derive(Clone, Copy)]
+pub struct ScanHelp<'a> {
+    /// Digests that are known, and to which those of long files are added; without, all files are read.
+    pub digests: Option<&'a DigestCache>,
+    /// Bytes that were read; [stopping](HashProgress::stop) it ends the walk.
+    pub progress: &'a HashProgress,
+}
+
+impl ScanHelp<'_> {
+    /// None, for a walk to its end.
+    pub fn none() -> ScanHelp<'static> {
+        static NEVER_STOPPED: LazyLock<HashProgress> = LazyLock::new(HashProgress::default);
+        ScanHelp { digests: None, progress: &NEVER_STOPPED }
+    }
+}
+
+/// Files of which the digests are kept that a walk has read: this long or longer \[bytes\]. What is shorter is soon read again,
+/// and there may be so many that others would be forgotten.
+const MIN_KEPT: u64 = 1 << 20;
+
 /// Walks of a tree in which directories are replaced, at most.
 const ATTEMPTS: usize = 4;
 
@@ -59,6 +84,8 @@ pub enum ScanError {
     Changed(String),
     /// A file or directory has extended attributes that are too long for a listing.
     Attributes(String),
+    /// It was stopped.
+    Stopped,
     /// The system's own error, at that path.
     Io(String, io::Error),
 }
@@ -75,6 +102,7 @@ impl fmt::Display for ScanError {
                     MAX_XATTRS_LEN >> 10
                 )
             }
+            ScanError::Stopped => f.write_str("the walk was stopped; ask again"),
             ScanError::Io(path, error) if path.is_empty() => error.fmt(f),
             ScanError::Io(path, error) => write!(f, "{path}: {error}"),
         }
@@ -97,8 +125,16 @@ impl From<ListingFull> for ScanError {
 /// # Errors
 /// [`ScanError`].
 pub fn scan(root: &OwnedFd, how: Scan) -> Result<Listing, ScanError> {
+    scan_with(root, how, ScanHelp::none())
+}
+
+/// The same with help.
+///
+/// # Errors
+/// [`ScanError`].
+pub fn scan_with(root: &OwnedFd, how: Scan, help: ScanHelp<'_>) -> Result<Listing, ScanError> {
     let open = || root.try_clone().map_err(|error| ScanError::Io(String::new(), error));
-    scan_named(open, how).map(|(_, listing)| listing)
+    scan_named_with(open, how, help).map(|(_, listing)| listing)
 }
 
 /// The same of a directory that is opened by its name, which may lead to another one at any time. Returns it as it was
@@ -110,12 +146,25 @@ pub fn scan_named<E: From<ScanError>>(
     open: impl Fn() -> Result<OwnedFd, E>,
     how: Scan,
 ) -> Result<(OwnedFd, Listing), E> {
+    scan_named_with(open, how, ScanHelp::none())
+}
+
+/// The same with help.
+///
+/// # Errors
+/// [`ScanError`], and what `open` fails with.
+pub fn scan_named_with<E: From<ScanError>>(
+    open: impl Fn() -> Result<OwnedFd, E>,
+    how: Scan,
+    help: ScanHelp<'_>,
+) -> Result<(OwnedFd, Listing), E> {
     let here = |errno: Errno| ScanError::Io(String::new(), errno.into());
     let mut replaced = String::new();
     for attempt in 1..=ATTEMPTS {
         let root = open()?;
         let (path, is_last) = (String::new(), attempt == ATTEMPTS);
-        let mut walk = Walk { how, listing: Listing::new(), path, is_last, replaced: None };
+        let listing = Listing::new();
+        let mut walk = Walk { how, help, listing, path, is_last, replaced: None };
         let names = walk.names(&root).map_err(here)?;
         walk.entries(&root, names)?;
         let inode = |root: &OwnedFd| fstat(root).map(|stat| (stat.st_dev, stat.st_ino));
@@ -136,8 +185,9 @@ struct Named {
     usable: bool,
 }
 
-struct Walk {
+struct Walk<'a> {
     how: Scan,
+    help: ScanHelp<'a>,
     listing: Listing,
     /// Of what is looked at.
     path: String,
@@ -147,7 +197,7 @@ struct Walk {
     replaced: Option<String>,
 }
 
-impl Walk {
+impl Walk<'_> {
     /// The names in a directory, in the order of listings.
     fn names(&self, directory: &OwnedFd) -> Result<Vec<Named>, Errno> {
         let mut names = Vec::new();
@@ -182,6 +232,7 @@ impl Walk {
     fn entries(&mut self, directory: &OwnedFd, names: Vec<Named>) -> Result<(), ScanError> {
         let above = self.path.len();
         for Named { shown, usable } in names {
+            self.help.progress.add(0).map_err(|_| ScanError::Stopped)?;
             self.path.truncate(above);
             if above > 0 {
                 self.path.push('/');
@@ -292,12 +343,23 @@ impl Walk {
         let read = || -> io::Result<Option<[u8; 32]>> {
             let flags = reading(self.how.links_out);
             let file = File::from(openat(directory, name, flags, Mode::empty())?);
-            let before = Fingerprint::of(&file)?;
-            let digest = hash_file(&file, before.size(), &HashProgress::default())?;
-            Ok((Fingerprint::of(&file)? == before).then_some(digest.0))
+            let (before, began) = (Fingerprint::of(&file)?, SystemTime::now());
+            if let Some(digest) = self.help.digests.and_then(|digests| digests.get(&before)) {
+                return Ok(Some(digest.0));
+            }
+            let digest = hash_file(&file, before.size(), self.help.progress)?;
+            let is_same = Fingerprint::of(&file)? == before;
+            if let Some(digests) = self.help.digests
+                && is_same
+                && before.size() >= MIN_KEPT
+            {
+                digests.insert(before, digest, began);
+            }
+            Ok(is_same.then_some(digest.0))
         };
         match read() {
             Ok(Some(digest)) => Ok(Some(digest)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(ScanError::Stopped),
             Ok(None) | Err(_) if is_gone() => Ok(None),
             Ok(None) => Err(ScanError::Changed(self.path.clone())),
             Err(error) => Err(ScanError::Io(self.path.clone(), error)),
@@ -366,5 +428,34 @@ mod tests {
         }
         let expected = ["directory", "file"].map(|name| format!("{deepest}/{name}"));
         assert_eq!(skipped, expected.map(|path| (path, "Skipped(Name)".to_owned())));
+    }
+
+    #[test]
+    fn a_digest_that_is_known_is_not_computed_and_a_walk_ends_when_it_is_told_to() {
+        let dir = tempfile::tempdir().expect("directory");
+        let path = dir.path().join("x");
+        std::fs::write(&path, vec![7; 2 << 20]).expect("written");
+        let settled = || {
+            let file = File::open(&path).expect("open");
+            Fingerprint::of(&file).expect("stat").settled_at(SystemTime::now())
+        };
+        while !settled() {
+            std::thread::yield_now();
+        }
+        let root = OwnedFd::from(File::open(dir.path()).expect("open"));
+        let (cache, how) = (DigestCache::in_memory(), Scan { digests: true, ..Scan::ALL });
+        let read = || {
+            let progress = HashProgress::default();
+            let help = ScanHelp { digests: Some(&cache), progress: &progress };
+            let listing = scan_with(&root, how, help).expect("walked");
+            (listing.into_bytes(), progress.done())
+        };
+        let (first, second) = (read(), read());
+        assert_eq!((first.1, second.1), (2 << 20, 0));
+        assert_eq!(first.0, second.0);
+        let progress = HashProgress::default();
+        progress.stop();
+        let stopped = scan_with(&root, how, ScanHelp { digests: None, progress: &progress });
+        assert!(matches!(stopped, Err(ScanError::Stopped)));
     }
 }

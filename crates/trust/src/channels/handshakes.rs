@@ -207,8 +207,9 @@ impl Channels {
             Refusal::WrongKey | Refusal::NoKeys => &mut self.counters.handshakes_wrong,
         };
         *counter += 1;
-        if self.gate.may_refuse(now) {
-            answer.extend_from_slice(&refusal(id, reason as u8));
+        match self.gate.may_refuse(now) {
+            true => answer.extend_from_slice(&refusal(id, reason as u8)),
+            false => self.counters.refusals_withheld += 1,
         }
         Opened::Nothing
     }
