@@ -134,6 +134,8 @@ local f = {
   group4 = ProtoField.ipv4("wellspring.control.group", "Multicast group"),
   group6 = ProtoField.ipv6("wellspring.control.group6", "Multicast group"),
   group_port = ProtoField.uint16("wellspring.control.group_port", "Port of the group"),
+  part_offset = ProtoField.uint64("wellspring.control.part_offset", "Beginning of the part (byte)"),
+  part_len = ProtoField.uint64("wellspring.control.part_len", "Length of the part (bytes)"),
   timeout = ProtoField.uint32("wellspring.control.timeout", "Waits for a silent host (ms)"),
   probe_len = ProtoField.uint16("wellspring.control.probe_len", "Length of the probe (bytes)"),
   reply_len = ProtoField.uint16("wellspring.control.reply_len", "Length of the reply (bytes)"),
@@ -508,6 +510,9 @@ local request_bodies = {
     r.take(f.session, 4)
     r.take(f.digest, 32)
     r.take(f.payload_len, 2)
+    r.take(f.part_offset, 8)
+    r.take(f.part_len, 8)
+    r.take(f.timeout, 4)
     return take_name(r)
   end,
   [5] = function(r)
@@ -716,6 +721,7 @@ local lttp_bodies = {
     r.take(f.lttp_offset, 8)
     r.take(f.lttp_part, 8)
     take_lttp_geometry(r)
+    r.take(f.timeout, 4)
     return r.take(f.name, r.left()):string()
   end,
   [1] = function(r)

@@ -67,7 +67,7 @@ pub struct GetArgs {
     #[arg(short, long)]
     force: bool,
     /// Of one object: begin anew, and leave no part of the file behind if the fetch does not succeed. Without
-    /// --no-resume a fetch by SCDP or LTTP takes up what an earlier one into the same file had.
+    /// --no-resume a fetch takes up what an earlier one into the same file had.
     #[arg(long)]
     no_resume: bool,
     /// The digest that the one object must have: 64 hexadecimal digits. Hosts with other bytes are
@@ -232,8 +232,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     let statistics = client.statistics().ok();
     // Ends the sessions in good order: the part file is whole, or gone, when we are.
     drop(client);
-    let is_kept = !args.no_resume && args.range.is_none();
-    let stays = is_kept && args.protocol != ProtocolArg::Ndp && !is_stream;
+    let stays = !args.no_resume && args.range.is_none() && !is_stream;
     let fetched = fetched.map_err(|failed| match stays {
         true => Failed::new(INTERRUPTED, "interrupted; run it again to fetch what is missing"),
         false => failed,

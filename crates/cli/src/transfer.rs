@@ -12,6 +12,7 @@ use wellspring_console::units::{parse_loss, parse_rate, parse_seconds, parse_siz
 use wellspring_core::Rate;
 use wellspring_net::driver::{DriverConfig, DscpMap, TrimTaps};
 use wellspring_net::store::ObjectName;
+use wellspring_server::LONGEST_WAIT;
 use wellspring_transport::congestion::Algorithm;
 use wellspring_transport::scdp::Fabric;
 
@@ -107,8 +108,10 @@ pub struct NetworkArgs {
     /// Bytes after which the symbols of a session fall into the next lower priority class, ascending.
     #[arg(long, value_name = "SIZE,...", default_value = "10k,100k,1M,10M", value_parser = parse_thresholds, help_heading = "Network")]
     pub demote_at: Thresholds,
-    /// How long a host may be silent before it counts as gone, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_seconds, help_heading = "Network")]
+    /// How long a host may be silent before it counts as gone, in seconds, up to 600. A server keeps the session of a
+    /// `get` or `put`, by whatever protocol, for as long as that client's --timeout says; its own is for clients that
+    /// have not said what they want.
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_timeout, help_heading = "Network")]
     pub timeout: Duration,
     /// Test aid: lose this part of all datagrams that arrive here, 0 to 0.9.
     #[arg(long, value_name = "P", default_value_t = 0.0, value_parser = parse_loss, help_heading = "Test aids")]
@@ -119,6 +122,13 @@ pub struct NetworkArgs {
     /// Test aid: seed of what is injected.
     #[arg(long, value_name = "S", default_value_t = 1, help_heading = "Test aids")]
     pub seed: u64,
+}
+
+/// Parses how long a host may be silent: no longer than servers wait.
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    let time = parse_seconds(text).ok().filter(|time| *time <= LONGEST_WAIT);
+    let most = LONGEST_WAIT.as_secs();
+    time.ok_or_else(|| format!("write seconds from 0.2 to {most}: no server waits longer"))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]

@@ -21,7 +21,7 @@ use super::requester::{Requester, Table};
 use super::update::Updates;
 use wellspring_codec::lt::Method;
 use wellspring_net::NarrowPaths;
-use wellspring_net::timeouts::{SHORTEST_TIMEOUT, peer_timeout};
+use wellspring_net::timeouts::{LONGEST_TIMEOUT, SHORTEST_TIMEOUT, peer_timeout};
 
 /// SCDP's symbol size unless set \[bytes\]: with all headers it fits an Ethernet frame by IPv6
 /// as well as by IPv4, and is a multiple of a cache line's half.
@@ -45,19 +45,14 @@ pub const DEFAULT_INITIAL_WINDOW: u8 = 12;
 /// Further addresses of a server that a session uses, at most.
 pub const MAX_FURTHER_ADDRESSES: u8 = 7;
 
-/// Longest silence of a peer that is waited for: a day. The protocol's clock is a circle of 213
-/// days.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(86_400);
-
 /// How a client is set up.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ClientConfig {
     /// Socket, protocol and workers. `peer_timeout` of the protocol is set to `timeout`.
     pub driver: DriverConfig,
-    /// How long a host may be silent before it counts as gone, 100 ms to a day; with no host left, a transfer
-    /// fails. Servers are told, and keep the session as long
-    /// (up to ten minutes).
+    /// How long a host may be silent before it counts as gone, 100 ms to ten minutes; with no host left, a transfer
+    /// fails. Servers are told, and keep the session as long, by all protocols.
     pub timeout: Duration,
     /// Further addresses of a server that an SCDP session uses, at most [`MAX_FURTHER_ADDRESSES`]: of those that the
     /// server tells of, and of hosts that turn out to be the same server. Each takes as many ports as

@@ -13,11 +13,18 @@ use crate::driver::DriverConfig;
 use crate::socket::Interface;
 use crate::store::{DigestCache, Limits, PartLimits};
 use wellspring_driver::setters;
+use wellspring_net::timeouts::{LONGEST_TIMEOUT, SHORTEST_TIMEOUT};
 use wellspring_wire::control::MAX_ADDRESSES;
 
 /// Longest silence of a client that a session waits for. A client says how long it waits for the
 /// server, and the server waits as long: a path that is down for less costs time and nothing else.
-pub const LONGEST_WAIT: Duration = Duration::from_secs(600);
+pub const LONGEST_WAIT: Duration = LONGEST_TIMEOUT;
+
+/// How long a client is waited for that says it waits for so long; nothing if it leaves that to the server.
+pub(super) fn wait_of(timeout_ms: u32) -> Option<Duration> {
+    let wait = Duration::from_millis(timeout_ms.into());
+    (timeout_ms > 0).then(|| wait.clamp(SHORTEST_TIMEOUT, LONGEST_WAIT))
+}
 
 /// Paths that a client may use in one session, unless set otherwise (`driver.scdp.paths`): each takes about a kilobyte.
 pub const MAX_PATHS: u16 = 16;

@@ -29,8 +29,8 @@ pub(super) enum Purpose<'a> {
     Manifest { name: &'a str, digest: Digest },
     /// Being sent an object, cut like that.
     Start { name: &'a str, digest: Digest, geometry: Geometry },
-    /// Being sent an object by NDP.
-    StartNdp { name: &'a str, digest: Digest, payload: u16 },
+    /// Being sent that part of an object by NDP: its beginning and its length.
+    StartNdp { name: &'a str, digest: Digest, payload: u16, part: (u64, u64) },
     /// Having an object taken.
     Offer(&'a Offer<'a>),
     /// Using another path of a session.
@@ -57,9 +57,11 @@ impl<'a> Purpose<'a> {
                 mac.update(&digest.0);
                 mac.update(name.as_bytes());
             }
-            Purpose::StartNdp { name, digest, payload } => {
+            Purpose::StartNdp { name, digest, payload, part: (offset, len) } => {
                 mac.update(&[3]);
                 mac.update(&payload.to_be_bytes());
+                mac.update(&offset.to_be_bytes());
+                mac.update(&len.to_be_bytes());
                 mac.update(&digest.0);
                 mac.update(name.as_bytes());
             }

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
 use wellspring_core::SessionId;
@@ -23,9 +22,10 @@ use super::running::RunningParts;
 use super::sends::Sends;
 use super::settings::Permissions;
 use super::trees::Trees;
-use wellspring_net::timeouts::{SHORTEST_TIMEOUT, peer_timeout};
+use wellspring_net::timeouts::peer_timeout;
 
-use super::{LONGEST_WAIT, ServerConfig, ServerCounters, ServerEvent};
+use super::config::wait_of;
+use super::{ServerConfig, ServerCounters, ServerEvent};
 use crate::driver::EventSink;
 use crate::manifest::object_of;
 use crate::protocols::{DriverHandle, MAX_SYMBOL_SIZE};
@@ -204,12 +204,9 @@ impl Handler {
         Ok(name)
     }
 
-    /// Has a session wait for its client as long as that waits for us, within
-    /// [`LONGEST_WAIT`](super::LONGEST_WAIT).
+    /// Has a session by SCDP wait for its client as long as that waits for us.
     pub(super) fn wait_for_client(&self, session: SessionId, timeout_ms: u32) {
-        if timeout_ms > 0 {
-            let wait =
-                Duration::from_millis(timeout_ms.into()).clamp(SHORTEST_TIMEOUT, LONGEST_WAIT);
+        if let Some(wait) = wait_of(timeout_ms) {
             // A driver that has stopped has ended its sessions.
             let _ = self.handle.wait_for_peers(session, peer_timeout(wait));
         }

@@ -307,7 +307,11 @@ impl<'a> Model<'a> {
             What::StartNdp { payload } => {
                 let own = self.handler.handle.ndp().payload;
                 let payload = if payload.is_multiple_of(4) { payload } else { own };
-                Request::StartNdp(StartNdp { session: id, name, digest, payload })
+                let (offset, len) = (u64::from(shape.symbols) % 3, u64::from(shape.window) + 1);
+                let timeout_ms = 1_000;
+                let start =
+                    StartNdp { session: id, name, digest, payload, offset, len, timeout_ms };
+                Request::StartNdp(start)
             }
             What::Offer { size, overwrite, resume } => Request::Offer(Offer {
                 session: id,

@@ -13,6 +13,7 @@ use wellspring_wire::lttp::{Cookie, MAX_SYMBOL_SIZE, Message};
 
 use super::address_limit::{MinuteCount, Places};
 use super::answer::{Owner, Refusal, Shown};
+use super::config::wait_of;
 use super::counters::Handshake;
 use super::handler::{Handler, OpenObject, lock};
 use super::requests::has_right;
@@ -23,6 +24,7 @@ use crate::protocols::lttp::keys::admit;
 use crate::protocols::lttp::{LttpHandle, Part, is_possible};
 use crate::store::{FileSource, ObjectSource};
 use wellspring_net::canonical;
+use wellspring_net::timeouts::peer_timeout;
 
 /// How often a client that waits for a digest is told how far it is.
 const PENDING_PAUSE: Duration = Duration::from_millis(100);
@@ -198,9 +200,10 @@ impl Parts {
     ) -> Result<(), Ended> {
         let identity = self.identify(reader, writer, client).await?;
         let request = reader.next_within(self.timeout()).await?;
-        let Message::Request { name, digest, offset, len, geometry } = request else {
+        let Message::Request { name, digest, offset, len, geometry, timeout_ms } = request else {
             return Err(ControlError::OutOfPlace.into());
         };
+        let wait = wait_of(timeout_ms).unwrap_or(self.timeout());
         self.handler.check_open()?;
         let name = name.to_string();
         if let Some(identity) = &identity {
@@ -234,7 +237,7 @@ impl Parts {
         let part = Part { offset, parameters, seed: crate::random::number() };
         self.handler.tell(ServerEvent::SendingPart { name: name.clone(), client, offset, len });
         let source = Arc::new(object.source);
-        let over = self.send(reader, writer, (owner, &name), &part, source).await?;
+        let over = self.send((reader, writer, wait), (owner, &name), &part, source).await?;
         drop((places, counted));
         self.handler.tell(match over {
             Over::Sent(stats) => ServerEvent::SentPart { name, client, stats },
@@ -275,11 +278,10 @@ impl Parts {
         }
     }
 
-    /// Grants a part and stays with it to its end.
+    /// Grants a part and stays with it to its end. A client that is silent is waited for for so long.
     async fn send(
         &self,
-        reader: &mut Reader,
-        writer: &mut Writer,
+        (reader, writer, wait): (&mut Reader, &mut Writer, Duration),
         (owner, name): (Owner, &str),
         part: &Part,
         source: Arc<FileSource>,
@@ -293,7 +295,8 @@ impl Parts {
         let reading = Arc::clone(&source);
         let read = crate::task::spawn_blocking(move || reading.read_block(offset, &mut block));
         read.await.map_err(Ended::failed)?.map_err(Ended::failed)?;
-        let offered = self.handle.offer(cookie, (owner.client.ip(), owner.key), part, source);
+        let from = (source as Arc<dyn ObjectSource>, peer_timeout(wait));
+        let offered = self.handle.offer(cookie, (owner.client.ip(), owner.key), part, from);
         let mut session = offered.map_err(Ended::failed)?;
         let progress = session.progress().clone();
         let _shown = self.handler.parts.add(owner.client, name, progress, first.symbol_size);
@@ -301,6 +304,6 @@ impl Parts {
         if let Err(error) = begun(&mut session, reader, self.timeout()).await {
             return Ok(Over::Broken(error));
         }
-        Ok(carry(&mut session, None, reader, writer, self.timeout()).await)
+        Ok(carry(&mut session, None, reader, writer, wait).await)
     }
 }

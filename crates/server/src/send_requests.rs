@@ -10,12 +10,14 @@ use wellspring_wire::control::{RefusalCode, Start, StartNdp};
 
 use super::ServerEvent;
 use super::answer::{Outcome, Owner, Refusal, SessionReport, Shown};
+use super::config::wait_of;
 use super::cookie::Purpose;
 use super::handler::{Handler, OpenObject, lock};
-use super::sends::{Admitted, Ended, Kind, Wanted};
+use super::sends::{Admitted, By, Ended, Kind, Wanted};
 use crate::driver::{SessionEvent, SessionProgress};
 use crate::protocols::{Recipients, SendObject};
 use crate::store::Digest;
+use wellspring_net::timeouts::peer_timeout;
 
 impl Handler {
     /// Answers a request to send an object by SCDP.
@@ -25,7 +27,7 @@ impl Handler {
         }
         let purpose = Purpose::of_start(start);
         let (name, digest) = (start.name.as_str(), start.digest);
-        let wanted = Wanted { session: start.session, name, digest, purpose, scdp: Some(start) };
+        let wanted = Wanted { session: start.session, name, digest, purpose, by: By::Scdp(start) };
         self.send(shown, &wanted)
     }
 
@@ -41,8 +43,9 @@ impl Handler {
             return Err(Refusal::new(RefusalCode::Unsupported, text));
         }
         let (name, digest) = (start.name.as_str(), start.digest);
-        let purpose = Purpose::StartNdp { name, digest: Digest(digest), payload };
-        let wanted = Wanted { session: start.session, name, digest, purpose, scdp: None };
+        let part = (start.offset, start.len);
+        let purpose = Purpose::StartNdp { name, digest: Digest(digest), payload, part };
+        let wanted = Wanted { session: start.session, name, digest, purpose, by: By::Ndp(start) };
         self.send(shown, &wanted)
     }
 
@@ -109,13 +112,13 @@ impl Handler {
             Err((done, total)) => return Ok(Err(Outcome::Pending { done, total })),
         };
         let name = object.name.clone();
-        let (progress, share, resumed) = match wanted.scdp {
-            Some(start) => {
+        let (progress, share, resumed) = match wanted.by {
+            By::Scdp(start) => {
                 let progress = self.send_by_scdp(owner, start, (number, object))?;
                 let share = (start.share_index, start.share_count);
                 (progress, share, start.resume.is_some())
             }
-            None => (self.send_by_ndp(owner, wanted.session, (number, object))?, (0, 1), false),
+            By::Ndp(start) => (self.send_by_ndp(owner, start, (number, object))?, (0, 1), false),
         };
         self.tell(ServerEvent::Sending { name, client: owner.client, share, resumed });
         Ok(Ok(progress))
@@ -157,11 +160,12 @@ impl Handler {
     fn send_by_ndp(
         &self,
         Owner { client, key }: Owner,
-        session: SessionId,
+        start: &StartNdp<'_>,
         (number, opened): (u64, OpenObject),
     ) -> Result<SessionProgress, Refusal> {
-        if opened.size == 0 {
-            let text = "an empty object needs no transfer";
+        let (session, part) = (start.session, start.offset..start.offset + start.len);
+        if part.end > opened.size {
+            let text = format!("no such part: the object has {} bytes", opened.size);
             return Err(Refusal::new(RefusalCode::Unsupported, text));
         }
         let reports = self.reports.clone();
@@ -169,11 +173,14 @@ impl Handler {
             // Nobody listens only when the server is going away.
             let _ = reports.send(SessionReport::Ndp { session, number, event });
         });
-        let (size, source) = (opened.size, Arc::new(opened.source));
-        self.handle
-            .ndp()
-            .send(session, size, source, (client, key), events)
-            .map_err(Refusal::failed)
+        let (source, ndp) = (Arc::new(opened.source), self.handle.ndp());
+        let progress =
+            ndp.send(session, part, source, (client, key), events).map_err(Refusal::failed)?;
+        if let Some(wait) = wait_of(start.timeout_ms) {
+            // A driver that has stopped has ended its sessions.
+            let _ = ndp.wait_for_peer(session, peer_timeout(wait));
+        }
+        Ok(progress)
     }
 
     /// Takes in what happened in a session that sends; `sent` is the event of its success.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wellspring_core::SessionId;
-use wellspring_wire::control::{RefusalCode, Start};
+use wellspring_wire::control::{RefusalCode, Start, StartNdp};
 
 use super::address_limit::{Full, Place, Places, source_of};
 use super::answer::{Outcome, Owner, Refusal};
@@ -35,22 +35,31 @@ pub(super) struct Wanted<'a> {
     pub digest: [u8; 32],
     /// What its cookie must be good for.
     pub purpose: Purpose<'a>,
-    /// What SCDP must know besides; absent for NDP.
-    pub scdp: Option<&'a Start<'a>>,
+    /// What the protocol must know besides.
+    pub by: By<'a>,
+}
+
+/// What is asked of a protocol.
+#[derive(Clone, Copy)]
+pub(super) enum By<'a> {
+    Scdp(&'a Start<'a>),
+    Ndp(&'a StartNdp<'a>),
 }
 
 impl Wanted<'_> {
     fn key(&self) -> (Kind, SessionId) {
-        let kind = if self.scdp.is_some() { Kind::Scdp } else { Kind::Ndp };
+        let kind = match self.by {
+            By::Scdp(_) => Kind::Scdp,
+            By::Ndp(_) => Kind::Ndp,
+        };
         (kind, self.session)
     }
 
     /// \[bytes\]
     fn symbol_size(&self) -> u16 {
-        match (self.scdp, &self.purpose) {
-            (Some(start), _) => start.geometry.symbol_size,
-            (None, Purpose::StartNdp { payload, .. }) => *payload,
-            (None, _) => 0,
+        match self.by {
+            By::Scdp(start) => start.geometry.symbol_size,
+            By::Ndp(start) => start.payload,
         }
     }
 
@@ -60,7 +69,10 @@ impl Wanted<'_> {
     }
 
     fn epoch(&self) -> u8 {
-        self.scdp.and_then(|start| start.resume).map_or(0, |at| at.epoch)
+        match self.by {
+            By::Scdp(start) => start.resume.map_or(0, |at| at.epoch),
+            By::Ndp(_) => 0,
+        }
     }
 }
 
@@ -393,7 +405,7 @@ mod tests {
             name: "x",
             digest: start.digest,
             purpose: Purpose::of_start(start),
-            scdp: Some(start),
+            by: By::Scdp(start),
         }
     }
 

@@ -226,7 +226,7 @@ pub struct Start<'a> {
     pub timeout_ms: u32,
 }
 
-/// Asks a server to send an object in an NDP transfer.
+/// Asks a server to send a part of an object in an NDP transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StartNdp<'a> {
     /// The transfer; the client chose it.
@@ -237,6 +237,13 @@ pub struct StartNdp<'a> {
     pub digest: [u8; 32],
     /// Payload of a packet \[bytes\], 1 or more.
     pub payload: u16,
+    /// Where the part begins \[bytes\].
+    pub offset: u64,
+    /// How long it is \[bytes\], 1 or more; it ends within 64 bits.
+    pub len: u64,
+    /// How long the client waits for a silent server, and asks the server to wait for it \[ms\];
+    /// 0 leaves that to the server.
+    pub timeout_ms: u32,
 }
 
 /// Offers an object to a server that takes objects.

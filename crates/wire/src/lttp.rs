@@ -27,7 +27,7 @@
 //!
 //! | kind | who | body, bytes in brackets |
 //! |---|---|---|
-//! | 0 request | client | BLAKE3 digest (32), offset (8), length (8), symbol size (2), symbols of a block (4), the object's name |
+//! | 0 request | client | BLAKE3 digest (32), offset (8), length (8), symbol size (2), symbols of a block (4), milliseconds that it waits for a silent server (4), the object's name |
 //! | 1 pending | server | done (8), total (8): the digest is being computed; repeated |
 //! | 2 granted | server | cookie (8), seed of the code (8) |
 //! | 3 parameters | server | length (8), symbol size (2), symbols of a block (4): the hello has arrived |

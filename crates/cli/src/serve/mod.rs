@@ -23,7 +23,7 @@ use wellspring_console::units::{counted, parse_size};
 use wellspring_core::Rate;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
-use wellspring_server::{GroupRange, LONGEST_WAIT, Server, ServerConfig};
+use wellspring_server::{GroupRange, Server, ServerConfig};
 use wellspring_trust::Quota;
 
 use crate::exit;
@@ -360,9 +360,8 @@ fn configure(args: &ServeArgs) -> Result<ServerConfig, Failed> {
     config.driver = args.network.server_driver(bind);
     config.further_addresses = also_at::addresses(&args.also_at, bind)?;
     config.driver.keys = keys;
-    config.driver.scdp.peer_timeout = wellspring_core::Duration::from_millis(
-        args.network.timeout.min(LONGEST_WAIT).as_millis() as u64,
-    );
+    config.driver.scdp.peer_timeout =
+        wellspring_core::Duration::from_millis(args.network.timeout.as_millis() as u64);
     config.driver.lttp.peer_timeout = config.driver.scdp.peer_timeout;
     config.driver.ndp.peer_timeout = config.driver.scdp.peer_timeout;
     config.driver.send_rate = args.rate.as_ref().and_then(Schedule::now);

@@ -159,3 +159,11 @@ fn misspelt_commands_and_flags() {
     assert_told(&["fec", "bench"], 2, &["wellspring-lab"]);
     assert_told(&["get", "a/b", "--link-rate", "10X"], 2, &["10X", "500M"]);
 }
+
+#[test]
+fn a_time_limit_beyond_what_servers_wait() {
+    for command in [&["get", "127.0.0.1/x"][..], &["put", "x", "127.0.0.1"], &["serve", "."]] {
+        let asked = [command, &["--timeout", "601"]].concat();
+        assert_told(&asked, 2, &["0.2 to 600", "no server waits longer"]);
+    }
+}

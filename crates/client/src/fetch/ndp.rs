@@ -1,6 +1,10 @@
 //! A fetch by NDP, SCDP's baseline: from one host at a time.
+//!
+//! A host is asked for what lies between the first node that is missing and the last. NDP sends packets in order, so what is
+//! right of a fetch that was interrupted, or of a host that was lost, is almost all of its beginning.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
@@ -10,7 +14,7 @@ use wellspring_transport::ndp::{ReceiveStats, SendStats};
 use wellspring_wire::control::{Cookie, Request, StartNdp};
 
 use super::nodes::Nodes;
-use super::verify::{Checker, give_up, learn, liar, order_of};
+use super::verify::{Checker, give_up, learn, liar, missing, order_of};
 use super::{Arrived, Guard, events, open_sink, ticks};
 use crate::driver::{Failure, SessionEvent, SessionProgress};
 use crate::replicas::{Found, Replica, Standing};
@@ -18,7 +22,7 @@ use crate::report::ProtocolReport;
 use crate::requester::Answer;
 use crate::sink::Sink;
 use crate::store_messages;
-use crate::{Client, FetchError, FetchOptions, Target, Update};
+use crate::{Client, FetchError, FetchOptions, Target, Update, timeout_ms};
 
 /// What came of a host's sending.
 enum Came {
@@ -38,6 +42,8 @@ struct Arrival<'a> {
     checker: &'a Checker,
     /// Which nodes are right, by number.
     right: &'a mut Vec<bool>,
+    /// What is asked for: from a node's beginning to a node's end, or that of the object.
+    part: Range<u64>,
 }
 
 impl Client {
@@ -50,12 +56,15 @@ impl Client {
     ) -> Result<Arrived, FetchError> {
         let (payload, size) = (self.driver.handle().ndp().payload, found.size);
         let order = order_of(self, options, &found);
-        let pages = learn(&order, &mut found.replicas, options).await?;
+        let mut pages = learn(&order, &mut found.replicas, options).await?;
         let first = found.replicas.iter().find(|replica| replica.is_live());
         let hosts = first.map(|first| first.host.clone()).into_iter().collect();
-        let mut sink = open_sink(options, &found, target, (payload, hosts), false).await?;
+        let moves = (payload, hosts);
+        let mut sink = open_sink(options, &found, target, moves, options.resume).await?;
+        let missing = missing(&sink, &order, &mut pages, &found.replicas, options).await;
         let checker = Checker::new(&pages, sink.arriving(), size);
-        let mut right = vec![false; size.div_ceil(checker.node_len()) as usize];
+        let mut right = right_nodes(&missing, size, checker.node_len());
+        let resumed = size - missing.iter().map(|range| range.end - range.start).sum::<u64>();
         let mut wrong = BTreeMap::new();
         let (sender, stats) = loop {
             let Some(index) = found.replicas.iter().position(Replica::is_live) else {
@@ -64,10 +73,10 @@ impl Client {
                 let hosts = found.replicas.iter().map(Replica::complaint).collect();
                 return Err(FetchError::NoReplicaLeft { hosts, done, size });
             };
-            if size == 0 {
+            let Some(part) = wanted(&right, size, checker.node_len()) else {
                 break (index, ReceiveStats::default());
-            }
-            let arrival = Arrival { sink: &mut sink, checker: &checker, right: &mut right };
+            };
+            let arrival = Arrival { sink: &mut sink, checker: &checker, right: &mut right, part };
             let came = self.receive_by_ndp(options, &found, index, arrival).await?;
             let others = found.replicas.iter().filter(|replica| replica.is_live()).count() > 1;
             let replica = &mut found.replicas[index];
@@ -94,10 +103,10 @@ impl Client {
             }
         }
         let (replicas, report) = (found.replicas, ProtocolReport::Ndp(stats));
-        Ok(Arrived { sink, symbol_size: payload, resumed: 0, replicas, report })
+        Ok(Arrived { sink, symbol_size: payload, resumed, replicas, report })
     }
 
-    /// Has a host send the object. When this returns nothing is written any more.
+    /// Has a host send a part of the object. When this returns nothing is written any more.
     async fn receive_by_ndp(
         &self,
         options: &FetchOptions,
@@ -112,16 +121,20 @@ impl Client {
         let node_len = arrival.checker.node_len();
         let known = arrival.right.clone();
         let (nodes, mut whole) = Nodes::new(arrival.sink.arriving(), size, node_len, known);
-        let progress = handle.receive(session, size, Arc::new(nodes), address, report)?;
+        let Range { start: offset, end } = arrival.part;
+        let progress = handle.receive(session, offset..end, Arc::new(nodes), address, report)?;
         let cancel = handle.clone();
         let _guard = Guard(Box::new(move || cancel.cancel(session)));
         let (name, payload) = (store_messages::name(&options.name), handle.payload);
-        let start = StartNdp { session, name, digest: found.digest.0, payload };
-        let (request, timeout) = (Request::StartNdp(start), self.config.timeout);
+        let (digest, timeout) = (found.digest.0, self.config.timeout);
+        let (len, timeout_ms) = (end - offset, timeout_ms(timeout));
+        let start = StartNdp { session, name, digest, payload, offset, len, timeout_ms };
+        let request = Request::StartNdp(start);
         let asking = self.requester.ask(address, &request, Cookie::NONE, timeout, &|_, _| {}).await;
         let came = match asking {
             Ok(Answer::Accepted) => {
-                self.follow_ndp(options, &progress, &mut events, &mut whole, &mut arrival).await?
+                let channels = (&mut events, &mut whole);
+                self.follow_ndp((options, size), &progress, channels, &mut arrival).await?
             }
             Ok(_) => Came::Lost("an answer that makes no sense".to_owned()),
             Err(error) => Came::Lost(error.to_string()),
@@ -140,13 +153,13 @@ impl Client {
     /// Follows a session, and verifies what comes.
     async fn follow_ndp(
         &self,
-        options: &FetchOptions,
+        (options, size): (&FetchOptions, u64),
         progress: &SessionProgress,
-        events: &mut mpsc::UnboundedReceiver<Event>,
-        whole: &mut mpsc::UnboundedReceiver<u64>,
+        (events, whole): (&mut mpsc::UnboundedReceiver<Event>, &mut mpsc::UnboundedReceiver<u64>),
         arrival: &mut Arrival<'_>,
     ) -> Result<Came, FetchError> {
-        let (size, timeout) = (progress.transfer_len(), self.config.timeout);
+        let timeout = self.config.timeout;
+        let others = size - progress.transfer_len();
         let mut ticks = ticks();
         let mut heard = (Instant::now(), 0);
         loop {
@@ -172,7 +185,7 @@ impl Client {
                 },
                 error = arrival.sink.broken() => return Err(FetchError::Write(error)),
                 _ = ticks.tick() => {
-                    let (done, symbols) = (progress.bytes_done(), progress.symbols());
+                    let (done, symbols) = (others + progress.bytes_done(), progress.symbols());
                     options.updates.tell(Update::Moving { done, total: size, symbols });
                     if symbols != heard.1 {
                         heard = (Instant::now(), symbols);
@@ -186,6 +199,23 @@ impl Client {
             }
         }
     }
+}
+
+/// Which nodes are right of an object of which that is missing, in whole nodes.
+fn right_nodes(missing: &[Range<u64>], size: u64, node_len: u64) -> Vec<bool> {
+    let mut right = vec![true; size.div_ceil(node_len) as usize];
+    for range in missing {
+        let (first, end) = (range.start / node_len, range.end.div_ceil(node_len));
+        right[first as usize..end as usize].fill(false);
+    }
+    right
+}
+
+/// What is to be asked for: from the first node that is missing to the last; nothing if none is.
+fn wanted(right: &[bool], size: u64, node_len: u64) -> Option<Range<u64>> {
+    let first = right.iter().position(|right| !right)?;
+    let last = right.iter().rposition(|right| !right)?;
+    Some(first as u64 * node_len..size.min((last as u64 + 1) * node_len))
 }
 
 impl Arrival<'_> {

@@ -5,12 +5,15 @@ use std::ops::Range;
 
 use crate::task::{JoinSet, spawn_blocking};
 use wellspring_core::SessionId;
+use wellspring_transport::scdp::ObjectInfo;
 
+use crate::holders::Replicas;
 use crate::manifest::Manifest;
 use crate::order::Order;
 use crate::pages::{Pages, Question, SharedManifest, lock};
 use crate::replicas::{Found, Replica, Standing};
-use crate::sink::Arriving;
+use crate::resume::Left;
+use crate::sink::{Arriving, Sink};
 use crate::store::Check;
 use crate::{Client, FetchError, FetchOptions, HostError, Update};
 
@@ -149,6 +152,34 @@ pub(super) async fn learn(
         };
         give_up(&mut replicas[share], standing, options);
     }
+}
+
+/// What is to be fetched, ascending: all of the object but the nodes that an earlier fetch has left.
+pub(super) async fn missing(
+    sink: &Sink,
+    order: &Order,
+    pages: &mut Pages,
+    replicas: &[Replica],
+    options: &FetchOptions,
+) -> Vec<Range<u64>> {
+    let (size, mut missing, mut at) = (order.size, Vec::new(), 0);
+    if let Sink::File(part) = sink {
+        let live = replicas.iter().enumerate().filter(|(_, replica)| replica.is_live());
+        let addresses = live.filter_map(|(index, replica)| Some((index, replica.address?)));
+        let addresses = addresses.collect();
+        let holders = Replicas { order, addresses: &addresses, updates: &options.updates };
+        let object = ObjectInfo::in_blocks_of(node_len(size), size, 1, 0);
+        let there =
+            Left { part, object: &object, holders: &holders, turns: None }.blocks(pages).await;
+        for run in there {
+            let start = u64::from(run.start) * object.block_len;
+            missing.push(at..start);
+            at = size.min(u64::from(run.end) * object.block_len);
+        }
+    }
+    missing.push(at..size);
+    missing.retain(|range| !range.is_empty());
+    missing
 }
 
 /// Goes on without a replica.

@@ -1,5 +1,7 @@
 //! LTTP over loopback: whole objects from one and many servers, and through loss.
 
+use std::time::Duration;
+
 use crate::served::{Served, blocks_of, by_lttp, client, fetch, listing, options};
 use wellspring_client::store::{Digest, StoreError};
 use wellspring_client::{
@@ -163,7 +165,8 @@ async fn a_busy_server_says_so() {
     let bytes = random_bytes(10_000, 11);
     let served = Served::with(&bytes, |config| config.lttp.max_sessions = 0).await;
     let folder = tempfile::tempdir().expect("temporary directory");
-    let refused = fetch(&client(|_| {}), &[&served], &options(), &folder.path().join("x")).await;
+    let client = client(|config| config.timeout = Duration::from_secs(1));
+    let refused = fetch(&client, &[&served], &options(), &folder.path().join("x")).await;
     match refused {
         Err(FetchError::NoReplicaLeft { hosts, .. }) => {
             assert!(hosts[0].reason.contains("try again later"), "{hosts:?}");

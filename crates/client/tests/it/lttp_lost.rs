@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::time::Duration;
 
 use crate::served::{GUARD, Served, blocks_of, client, fetch, listing, options, to_file};
 use tokio::sync::watch;
@@ -129,7 +130,7 @@ async fn servers_that_all_die_are_named_and_nothing_is_left() {
     let (mut a, mut b) = (Served::with(&bytes, slow).await, Served::with(&bytes, slow).await);
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = folder.path().join("copy");
-    let client = client(|_| {});
+    let client = client(|config| config.timeout = Duration::from_secs(2));
     let (hosts, options) = ([a.host(), b.host()], options().resume(false));
     let fetching = client.fetch(&hosts, &options, to_file(&path));
     let die = async {
@@ -163,7 +164,7 @@ async fn a_server_whose_object_has_changed_does_not_stand_in_for_another() {
     let mut changing = changing;
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = folder.path().join("copy");
-    let client = client(|_| {});
+    let client = client(|config| config.timeout = Duration::from_secs(2));
     let (hosts, options) = ([changing.host(), dying.host()], small_blocks());
     let fetching = client.fetch(&hosts, &options, to_file(&path));
     let changes = async {
@@ -233,14 +234,14 @@ fn closing_server(bytes: &[u8]) -> (Host, Arc<AtomicU32>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_always_closes_is_asked_once_and_holds_nobody_up() {
+async fn who_always_closes_is_given_up_in_time_and_holds_nobody_up() {
     // One node: it needs no manifest, which these servers do not have.
     let bytes = random_bytes(16_000, 6);
     let served = Served::new(&bytes).await;
     let closing: Vec<_> = (0..3).map(|_| closing_server(&bytes)).collect();
     let folder = tempfile::tempdir().expect("temporary directory");
     let path = folder.path().join("copy");
-    let client = client(|_| {});
+    let client = client(|config| config.timeout = Duration::from_millis(1_500));
     let mut hosts: Vec<Host> = closing.iter().map(|(host, _)| host.clone()).collect();
     let options = options();
     let alone = client.fetch(&hosts, &options, to_file(&path));
@@ -253,7 +254,7 @@ async fn who_always_closes_is_asked_once_and_holds_nobody_up() {
     is_whole(&report, &hosts.iter().take(3).collect::<Vec<_>>());
     assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
     for (host, asked) in &closing {
-        assert_eq!(asked.load(SeqCst), 2, "{host}: once a fetch");
+        assert!(asked.load(SeqCst) >= 3, "{host}: again and again, as long as it is waited for");
     }
 }
 

@@ -4,16 +4,19 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::served::{GUARD, Served, client, listing, to_file};
+use crate::served::{GUARD, Served, client, listing, parts, to_file, until_moved};
 use wellspring_client::{Client, FetchError, FetchOptions, FetchProtocol, FetchReport, Host};
 use wellspring_core::{DropReason, SessionId, Time};
 use wellspring_testkit::random_bytes;
 use wellspring_testkit::wait::wait_until;
 use wellspring_wire::ndp::{DATA_HEADER_LEN, Data, NdpHeader, emit_header};
 
+fn options() -> FetchOptions {
+    FetchOptions::new("object".parse().expect("a name")).protocol(FetchProtocol::Ndp)
+}
+
 async fn fetch(client: &Client, host: Host, path: &Path) -> Result<FetchReport, FetchError> {
-    let options = FetchOptions::new("object".parse().expect("a name")).protocol(FetchProtocol::Ndp);
-    let hosts = [host];
+    let (hosts, options) = ([host], options().resume(false));
     let fetching = client.fetch(&hosts, &options, to_file(path));
     tokio::time::timeout(GUARD, fetching).await.expect("it ends")
 }
@@ -164,4 +167,56 @@ async fn a_server_that_contradicts_itself_is_not_believed() {
     assert_eq!((received.refused_senders + out_of_range, received.symbols_kept), (4, 0));
     drop(stop);
     liar.join().expect("no panic");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fetch_that_was_interrupted_goes_on_where_it_was() {
+    let bytes = random_bytes(4_000_000, 5);
+    let slow = Some(wellspring_core::Rate::from_mbps(40));
+    let served = Served::with(&bytes, |config| config.driver.send_rate = slow).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let hosts = [served.host()];
+    let first = client(|_| {});
+    let (updates, moved) = until_moved(2_000_000);
+    let following = options().updates(updates);
+    tokio::select! {
+        fetched = first.fetch(&hosts, &following, to_file(&path)) => panic!("{fetched:?}"),
+        moved = moved => moved.expect("it is told"),
+    }
+    drop(first);
+    assert_eq!(parts(folder.path()).len(), 1, "what has come stays");
+    let options = options();
+    let second = client(|_| {});
+    let fetching = second.fetch(&hosts, &options, to_file(&path));
+    let report = tokio::time::timeout(GUARD, fetching).await.expect("it ends").expect("fetched");
+    assert!(std::fs::read(&path).expect("read") == bytes);
+    assert!(report.resumed >= 1_500_000, "{}", report.resumed);
+    let asked = report.ndp().expect("by NDP").bytes;
+    assert!(asked >= 4_000_000 - report.resumed && asked <= 2_500_000, "{asked}");
+    assert_eq!(listing(folder.path()), ["copy"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_host_sends_what_the_first_had_not() {
+    let bytes = random_bytes(4_000_000, 6);
+    let slow = Some(wellspring_core::Rate::from_mbps(40));
+    let served = Served::with(&bytes, |config| config.driver.send_rate = slow).await;
+    let next = Served::new(&bytes).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    let client = client(|config| config.timeout = Duration::from_secs(2));
+    let (updates, moved) = until_moved(2_000_000);
+    let (hosts, options) = ([served.host(), next.host()], options().updates(updates));
+    let fetching = client.fetch(&hosts, &options, to_file(&path));
+    let goes = async {
+        moved.await.expect("it is told");
+        served.server.shut_down().await;
+    };
+    let (report, ()) =
+        tokio::time::timeout(GUARD, async { tokio::join!(fetching, goes) }).await.expect("it ends");
+    let report = report.expect("fetched");
+    assert!(std::fs::read(&path).expect("read") == bytes);
+    let sent = report.ndp().expect("by NDP").bytes;
+    assert!(sent <= 2_500_000, "{sent}");
 }

@@ -27,7 +27,7 @@ fn refused(config: ClientConfig) -> ConfigError {
 fn a_client_names_the_setting_its_value_and_the_limits() {
     let config = || ClientConfig::default();
     let error = refused(config().timeout(Duration::from_millis(5)));
-    assert_eq!(error.to_string(), "timeout is 5ms; 100ms to 86400s are allowed");
+    assert_eq!(error.to_string(), "timeout is 5ms; 100ms to 600s are allowed");
     assert_eq!(refused(config().timeout(Duration::MAX)).setting, "timeout");
     let driver = || DriverConfig::new(loopback());
     assert_eq!(refused(config().driver(driver().workers(0))).setting, "workers");

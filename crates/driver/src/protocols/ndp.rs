@@ -4,10 +4,10 @@
 //! of 100 packets, which the driver hands to the sink as they become whole.
 
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
-use wellspring_core::{Frame, HostId, SessionId, Time};
+use wellspring_core::{Duration, Frame, HostId, SessionId, Time};
 use wellspring_transport::ndp::{
     self, Command, Event, NdpHeader, ReceiveStats, SendStats, SendTransfer,
 };
@@ -44,45 +44,46 @@ pub struct NdpHandle {
 }
 
 impl NdpHandle {
-    /// Sends an object of that length, 1 or more, to the owner of the key that it is asked by, where hosts have keys.
+    /// Sends that part of an object, which is not empty, to the owner of the key that it is asked by, where hosts have keys.
     ///
     /// # Errors
     /// [`HandleError::Stopped`].
     pub fn send(
         &self,
         session: SessionId,
-        len: u64,
+        part: Range<u64>,
         source: Arc<dyn ObjectSource>,
         receiver: (SocketAddr, Option<Fingerprint>),
         events: EventSink<ReceiveStats, SendStats>,
     ) -> Result<SessionProgress, HandleError> {
-        self.open(session, len, Side::sending(source), receiver, events)
+        self.open(session, part, Side::sending(source), receiver, events)
     }
 
-    /// Expects an object of that length, 1 or more.
+    /// Expects that part of an object, which is not empty.
     ///
     /// # Errors
     /// [`HandleError::Stopped`].
     pub fn receive(
         &self,
         session: SessionId,
-        len: u64,
+        part: Range<u64>,
         sink: Arc<dyn ObjectSink>,
         sender: SocketAddr,
         events: EventSink<ReceiveStats, SendStats>,
     ) -> Result<SessionProgress, HandleError> {
-        self.open(session, len, Side::Receiving { sink }, (sender, None), events)
+        self.open(session, part, Side::Receiving { sink }, (sender, None), events)
     }
 
     fn open(
         &self,
         session: SessionId,
-        len: u64,
+        part: Range<u64>,
         side: Side,
         (peer, key): (SocketAddr, Option<Fingerprint>),
         events: EventSink<ReceiveStats, SendStats>,
     ) -> Result<SessionProgress, HandleError> {
-        let geometry = Geometry::in_order(0, len, self.payload, PACKETS_PER_BLOCK);
+        let len = part.end - part.start;
+        let geometry = Geometry::in_order(part.start, len, self.payload, PACKETS_PER_BLOCK);
         let sends = matches!(side, Side::Sending { .. }).then_some(len);
         let packets = u32::try_from(len.div_ceil(self.payload.into())).unwrap_or(u32::MAX);
         self.protocol.open(Opening {
@@ -99,11 +100,29 @@ impl NdpHandle {
         })
     }
 
+    /// Has the sender of a transfer wait for its silent receiver for so long, instead of for the configuration's
+    /// `peer_timeout`. A transfer not sent here is passed over.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn wait_for_peer(
+        &self,
+        session: SessionId,
+        peer_timeout: Duration,
+    ) -> Result<(), HandleError> {
+        self.protocol.call(Call::Wait { session, peer_timeout })
+    }
+
     /// Ends a transfer.
     pub fn cancel(&self, session: SessionId) {
         // One that is over, or a driver that has stopped, is what was asked for.
         let _ = self.protocol.cancel(session);
     }
+}
+
+/// What is asked of transfers under way.
+pub(crate) enum Call {
+    Wait { session: SessionId, peer_timeout: Duration },
 }
 
 /// NDP, to the driver.
@@ -122,7 +141,7 @@ impl Protocol for Ndp {
     type Session = Session;
     /// The length, at a sender.
     type Opening = Option<u64>;
-    type Call = std::convert::Infallible;
+    type Call = Call;
     type ReceiveStats = ReceiveStats;
     type SendStats = SendStats;
 
@@ -217,9 +236,13 @@ impl Protocol for Ndp {
         _: &mut ndp::Endpoint,
         _: &mut PeerTable,
         _: Time,
-        call: std::convert::Infallible,
+        call: Call,
     ) -> Action<Self> {
-        match call {}
+        match call {
+            Call::Wait { session, peer_timeout } => {
+                Action::Command(Command::Wait { session, peer_timeout })
+            }
+        }
     }
 
     fn trimmed_len(datagram: &[u8]) -> Option<usize> {

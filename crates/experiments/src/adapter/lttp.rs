@@ -138,5 +138,6 @@ fn request() -> Message<'static> {
         offset: 0,
         len: u64::MAX,
         geometry: Geometry { symbol_size: 1, block_symbols: 1 },
+        timeout_ms: 0,
     }
 }

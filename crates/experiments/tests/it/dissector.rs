@@ -271,6 +271,7 @@ fn lttp_is_shown_as_it_was_encoded() {
         offset: 11,
         len: 12,
         geometry: lttp::Geometry { symbol_size: 13, block_symbols: 14 },
+        timeout_ms: 16,
     };
     check(&[
         (
@@ -301,6 +302,7 @@ fn lttp_is_shown_as_it_was_encoded() {
                 ("wellspring.lttp.part", "12"),
                 ("wellspring.lttp.symbol_size", "13"),
                 ("wellspring.lttp.block_symbols", "14"),
+                ("wellspring.control.timeout", "16"),
                 ("wellspring.control.name", "models/7b.bin"),
             ]),
         ),

@@ -71,7 +71,7 @@ impl Connection {
         let geometry = Geometry::new(1_000, block_symbols).expect("possible");
         let name = Name::new(name).expect("a name for the wire");
         let digest = *blake3::hash(&[7; 5_000]).as_bytes();
-        self.say(&Message::Request { name, digest, offset, len, geometry });
+        self.say(&Message::Request { name, digest, offset, len, geometry, timeout_ms: 0 });
     }
 
     /// Asks for a part; whether it is granted, or why not.

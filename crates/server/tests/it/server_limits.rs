@@ -100,6 +100,9 @@ fn an_address_has_its_sends_by_scdp_and_ndp_together() {
             name: Name::new("x").expect("a name"),
             digest: *blake3::hash(&[7; 3_000_000]).as_bytes(),
             payload,
+            offset: 0,
+            len: 3_000_000,
+            timeout_ms: 0,
         })
     };
     let code = |reply: Reply<'_>| match reply {

@@ -2,7 +2,7 @@
 
 use super::header::Parameters;
 use core::fmt;
-use wellspring_core::{HostId, SessionId};
+use wellspring_core::{Duration, HostId, SessionId};
 
 /// What the application asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +31,8 @@ pub enum Command {
         client: HostId,
         /// What is sent, and how it is cut.
         parameters: Parameters,
+        /// How long a silent client is waited for, because it waits as long.
+        peer_timeout: Duration,
     },
     /// As [`Request`](Self::Request), of symbols that are not of the configured size.
     RequestCut {

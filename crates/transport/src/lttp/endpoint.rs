@@ -11,8 +11,8 @@ use crate::tfrc::{Report, Stamp};
 use crate::transfer::FailReason;
 use alloc::collections::{BTreeMap, VecDeque};
 use wellspring_core::{
-    Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity, SessionId,
-    Time, TimerQueue, Verdict, Work, WorkDone,
+    Destination, DropReason, Duration, Ecn, Endpoint as EndpointContract, Frame, HostId, Identity,
+    SessionId, Time, TimerQueue, Verdict, Work, WorkDone,
 };
 
 /// Control messages that wait for the link at most; others are repeated by who waits for them.
@@ -96,6 +96,7 @@ impl Endpoint {
         now: Time,
         (client, session): Key,
         parameters: Parameters,
+        peer_timeout: Duration,
     ) -> Result<(), CommandError> {
         self.check_room(session, self.served.contains_key(&(client, session)))?;
         let Parameters { transfer_len, symbol_size, block_symbols } = parameters;
@@ -105,7 +106,7 @@ impl Endpoint {
             return Err(CommandError::TransferLength { got: transfer_len, limit });
         }
         let path = self.path(session);
-        let server = Server::new(now, session, client, parameters, path);
+        let server = Server::new(now, (client, session), parameters, path, peer_timeout);
         let place = self.servers.insert(server);
         self.served.insert((client, session), place);
         self.schedule_server(now, place);
@@ -173,7 +174,7 @@ impl Endpoint {
     /// Sets a server's timer to its next symbol, or puts it in line for the link.
     fn schedule_server(&mut self, now: Time, place: u32) {
         let Some(server) = self.servers.get(place) else { return };
-        let deadline = server.deadline(&self.config);
+        let deadline = server.deadline();
         let at = match server.next_send() {
             Some(_) if server.ready => deadline,
             Some(at) if now.has_reached(at) => {
@@ -335,7 +336,7 @@ impl Endpoint {
     fn on_server_deadline(&mut self, now: Time, place: u32) {
         let Some(server) = self.servers.get(place) else { return };
         let silences = server.stats.silences;
-        if server.on_timeout(now, &self.config) {
+        if server.on_timeout(now) {
             if server.stats.silences > silences {
                 self.tell_rate(place);
             }
@@ -420,10 +421,10 @@ impl EndpointContract for Endpoint {
             Command::Offer { session, client, transfer_len } => {
                 let Config { symbol_size, block_symbols, .. } = self.config;
                 let parameters = Parameters { transfer_len, symbol_size, block_symbols };
-                self.offer(now, (client, session), parameters)
+                self.offer(now, (client, session), parameters, self.config.peer_timeout)
             }
-            Command::OfferCut { session, client, parameters } => {
-                self.offer(now, (client, session), parameters)
+            Command::OfferCut { session, client, parameters, peer_timeout } => {
+                self.offer(now, (client, session), parameters, peer_timeout)
             }
             Command::Request { session, server } => {
                 self.request(now, (server, session), self.config.symbol_size)

@@ -4,7 +4,7 @@ use super::config::Config;
 use super::header::{LttpHeader, Parameters};
 use super::order::Order;
 use crate::tfrc::{RateConfig, RateSender, Report, Stamp};
-use wellspring_core::{HostId, SessionId, Time};
+use wellspring_core::{Duration, HostId, SessionId, Time};
 
 /// The account of a session at its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,16 +32,18 @@ pub(super) struct Server {
     rate: Option<RateSender>,
     order: Order,
     last_heard: Time,
+    /// A client silent for that long is lost.
+    peer_timeout: Duration,
     pub stats: SendStats,
 }
 
 impl Server {
     pub fn new(
         now: Time,
-        session: SessionId,
-        client: HostId,
+        (client, session): (HostId, SessionId),
         parameters: Parameters,
         path: u16,
+        peer_timeout: Duration,
     ) -> Self {
         let source = parameters.symbols();
         Server {
@@ -53,6 +55,7 @@ impl Server {
             rate: None,
             order: Order::default(),
             last_heard: now,
+            peer_timeout,
             stats: SendStats { source, ..SendStats::default() },
         }
     }
@@ -108,15 +111,15 @@ impl Server {
     }
 
     /// When [`on_timeout`](Self::on_timeout) is due, sending aside.
-    pub fn deadline(&self, config: &Config) -> Time {
-        let lost_peer = self.last_heard + config.peer_timeout;
+    pub fn deadline(&self) -> Time {
+        let lost_peer = self.last_heard + self.peer_timeout;
         let nofeedback = self.rate.as_ref().map(RateSender::nofeedback_deadline);
         nofeedback.map_or(lost_peer, |at| at.earlier_of(lost_peer))
     }
 
     /// A deadline has come; false if the client is lost.
-    pub fn on_timeout(&mut self, now: Time, config: &Config) -> bool {
-        if now.has_reached(self.last_heard + config.peer_timeout) {
+    pub fn on_timeout(&mut self, now: Time) -> bool {
+        if now.has_reached(self.last_heard + self.peer_timeout) {
             return false;
         }
         if let Some(rate) = &mut self.rate

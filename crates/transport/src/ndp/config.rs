@@ -3,6 +3,9 @@
 use crate::Priority;
 use wellspring_core::{Duration, HostId, Rate, Seed};
 
+/// Longest pause between two questions to a silent peer, as SCDP's.
+const LONGEST_PROBE_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Configuration of an [`Endpoint`](super::Endpoint). [`Config::new`] gives the SCDP paper's
 /// values (§V).
 #[derive(Clone, PartialEq, Debug)]
@@ -45,9 +48,10 @@ impl Config {
     }
 
     /// `base` after so many timeouts in a row: backed off, but so that a peer is asked several
-    /// times before it counts as lost; never less than `base`, or every answer would come late.
+    /// times before it counts as lost, and soon after a path is up again; never less than `base`, or every answer
+    /// would come late.
     pub(super) fn backed_off(&self, base: Duration, timeouts: u32) -> Duration {
-        let longest = (self.peer_timeout / 8).max(base);
+        let longest = (self.peer_timeout / 8).min(LONGEST_PROBE_INTERVAL).max(base);
         (base * (1 << timeouts.min(10))).min(longest)
     }
 

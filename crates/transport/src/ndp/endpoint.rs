@@ -13,8 +13,8 @@ use alloc::vec::Vec;
 use core::convert::Infallible;
 use core::ops::Bound::{self, Unbounded};
 use wellspring_core::{
-    Destination, DropReason, Ecn, Endpoint as EndpointContract, Frame, Identity, SessionId, Time,
-    Verdict, Work, WorkDone,
+    Destination, DropReason, Duration, Ecn, Endpoint as EndpointContract, Frame, Identity,
+    SessionId, Time, Verdict, Work, WorkDone,
 };
 use wellspring_wire::ndp::{Data, NdpHeader};
 
@@ -25,6 +25,14 @@ pub enum Command {
     Send(SendTransfer),
     /// Send a transfer to a multicast group.
     SendToGroup(GroupTransfer),
+    /// Have the sender of a transfer to one receiver wait for that for so long when it is silent, instead of for
+    /// [`Config::peer_timeout`], because the receiver waits as long.
+    Wait {
+        /// The transfer.
+        session: SessionId,
+        /// How long.
+        peer_timeout: Duration,
+    },
     /// End a transfer to one receiver early and notify that.
     Cancel {
         /// The transfer.
@@ -308,6 +316,12 @@ impl EndpointContract for Endpoint {
                 let session = transfer.session;
                 self.groups.insert(session, GroupSender::new(now, &self.config, transfer));
                 self.settle_group(session);
+            }
+            Command::Wait { session, peer_timeout } => {
+                let (place, sender) = self.transfers.sender_of(session)?;
+                sender.wait_for(peer_timeout);
+                let deadline = sender.deadline(&self.config);
+                self.transfers.set_sender_due(place, deadline);
             }
             Command::Cancel { session } => {
                 let key = (self.transfers.cancel(session)?, session);

@@ -41,6 +41,8 @@ pub(super) struct Sender {
     vanished: u32,
     labels: Labels,
     last_heard: Time,
+    /// A receiver silent for that long is lost.
+    peer_timeout: Duration,
     smoothed_rtt: Duration,
     backoff: u32,
     pub stats: SendStats,
@@ -65,10 +67,16 @@ impl Sender {
             vanished: 0,
             labels: Labels::of(config, transfer.session),
             last_heard: now,
+            peer_timeout: config.peer_timeout,
             smoothed_rtt: config.initial_rtt,
             backoff: 0,
             stats: SendStats::default(),
         }
+    }
+
+    /// Waits for a silent receiver for so long from now on.
+    pub fn wait_for(&mut self, peer_timeout: Duration) {
+        self.peer_timeout = peer_timeout;
     }
 
     /// Whether nothing is in flight.
@@ -182,7 +190,7 @@ impl Sender {
 
     /// When to look for lost packets, or for a lost receiver.
     pub fn deadline(&self, config: &Config) -> Time {
-        let lost_peer = self.last_heard + config.peer_timeout;
+        let lost_peer = self.last_heard + self.peer_timeout;
         match self.in_flight.front() {
             Some((_, sent)) => (*sent + self.timeout(config)).earlier_of(lost_peer),
             None => lost_peer,
@@ -191,7 +199,7 @@ impl Sender {
 
     /// Gives packets up for lost; false if the receiver is.
     pub fn on_timeout(&mut self, now: Time, config: &Config) -> bool {
-        if now.has_reached(self.last_heard + config.peer_timeout) {
+        if now.has_reached(self.last_heard + self.peer_timeout) {
             return false;
         }
         let timeout = self.timeout(config);

@@ -84,6 +84,17 @@ impl<S, R> Table<S, R> {
         sending.map(|sending| (place, &mut sending.sender)).ok_or(DropReason::UnknownPeer)
     }
 
+    /// The sender of a transfer, and its place.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn sender_of(&mut self, session: SessionId) -> Result<(u32, &mut S), CommandError> {
+        let unknown = CommandError::NoSuchSession(session);
+        let place = *self.by_session.get(&session).ok_or(unknown)?;
+        let sending = self.senders.get(place).ok_or(unknown)?;
+        Ok((place, &mut sending.sender))
+    }
+
     /// Sets when a sender is due.
     pub fn set_sender_due(&mut self, place: u32, at: Time) {
         self.timers.set(place * 2, Some(at));

@@ -80,12 +80,7 @@ pub fn emit_request(nonce: u64, cookie: Cookie, request: &Request<'_>, out: &mut
         }
         Request::Start(start) => put_start(start, out),
         Request::Offer(offer) => put_offer(offer, out),
-        Request::StartNdp(StartNdp { session, name, digest, payload }) => {
-            out.extend_from_slice(&session.0.to_be_bytes());
-            out.extend_from_slice(digest);
-            out.extend_from_slice(&payload.to_be_bytes());
-            put_name(*name, out);
-        }
+        Request::StartNdp(start) => put_start_ndp(start, out),
         Request::Manifest { name, digest, log, index } => {
             out.extend_from_slice(digest);
             out.push(*log);
@@ -252,6 +247,16 @@ fn put_start(start: &Start<'_>, out: &mut Vec<u8>) {
     put_name(start.name, out);
 }
 
+fn put_start_ndp(start: &StartNdp<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&start.session.0.to_be_bytes());
+    out.extend_from_slice(&start.digest);
+    out.extend_from_slice(&start.payload.to_be_bytes());
+    out.extend_from_slice(&start.offset.to_be_bytes());
+    out.extend_from_slice(&start.len.to_be_bytes());
+    out.extend_from_slice(&start.timeout_ms.to_be_bytes());
+    put_name(start.name, out);
+}
+
 fn put_offer(offer: &Offer<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&offer.session.0.to_be_bytes());
     out.extend_from_slice(&offer.digest);
@@ -412,7 +417,12 @@ fn parse_start_ndp<'a>(body: &mut Reader<'a>) -> Result<StartNdp<'a>, ParseError
     if payload == 0 {
         return Err(ParseError::BadField("payload"));
     }
-    Ok(StartNdp { session, name: name(body)?, digest, payload })
+    let (offset, len) = (body.u64()?, body.u64()?);
+    if len == 0 || offset.checked_add(len).is_none() {
+        return Err(ParseError::BadField("part"));
+    }
+    let timeout_ms = body.u32()?;
+    Ok(StartNdp { session, name: name(body)?, digest, payload, offset, len, timeout_ms })
 }
 
 fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 /// Bytes before a message's body.
 pub const HEADER_LEN: usize = 4;
 /// A request without its name \[bytes\].
-const REQUEST_LEN: usize = 32 + 8 + 8 + 6;
+const REQUEST_LEN: usize = 32 + 8 + 8 + 6 + 4;
 /// Longest body \[bytes\]: a request with the longest name.
 pub const MAX_BODY_LEN: usize = REQUEST_LEN + MAX_NAME_LEN;
 
@@ -45,6 +45,9 @@ pub enum Message<'a> {
         len: u64,
         /// How it is to be cut.
         geometry: Geometry,
+        /// How long the client waits for a silent server, and asks the server to wait for it \[ms\];
+        /// 0 leaves that to the server.
+        timeout_ms: u32,
     },
     /// Server: the answer takes time, for the digest is being computed.
     Pending {
@@ -109,11 +112,12 @@ pub fn emit_message(message: &Message<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     out.extend_from_slice(&[(VERSION << 4) | message.kind(), 0, 0, 0]);
     match message {
-        Message::Request { name, digest, offset, len, geometry } => {
+        Message::Request { name, digest, offset, len, geometry, timeout_ms } => {
             out.extend_from_slice(digest);
             out.extend_from_slice(&offset.to_be_bytes());
             out.extend_from_slice(&len.to_be_bytes());
             put_geometry(geometry, out);
+            out.extend_from_slice(&timeout_ms.to_be_bytes());
             out.extend_from_slice(name.as_str().as_bytes());
         }
         Message::Pending { done, total } => {
@@ -241,10 +245,10 @@ pub fn parse_message(kind: u8, body: &[u8]) -> Result<Message<'_>, ParseError> {
             if len == 0 || offset.checked_add(len).is_none() {
                 return Err(ParseError::BadField("part"));
             }
-            let geometry = take_geometry(&mut reader)?;
+            let (geometry, timeout_ms) = (take_geometry(&mut reader)?, reader.u32()?);
             let name = text(reader.take(body.len() - REQUEST_LEN)?)?;
             let name = Name::new(name).ok_or(ParseError::BadField("name"))?;
-            Message::Request { name, digest, offset, len, geometry }
+            Message::Request { name, digest, offset, len, geometry, timeout_ms }
         }
         1 => Message::Pending { done: reader.u64()?, total: reader.u64()? },
         2 => Message::Granted { cookie: Cookie(reader.u64()?), seed: reader.u64()? },
@@ -364,10 +368,10 @@ mod tests {
         #[test]
         fn texts_read_back(
             name in "[^\\p{Cc}]{1,80}", digest: [u8; 32], (offset, len) in parts(),
-            geometry in geometries(), why in "[^\\p{Cc}]{0,40}", code in refusal_codes(),
+            geometry in geometries(), timeout_ms: u32, why in "[^\\p{Cc}]{0,40}", code in refusal_codes(),
         ) {
             let name = Name::new(&name).expect("a name");
-            reads_back(&Message::Request { name, digest, offset, len, geometry })?;
+            reads_back(&Message::Request { name, digest, offset, len, geometry, timeout_ms })?;
             reads_back(&Message::Refused { code, text: &why })?;
         }
 
@@ -408,6 +412,9 @@ mod tests {
         let named = |name: &[u8]| parse_message(0, &[&request, name].concat()).map(|_| ());
         assert_eq!(named(b"\xff"), Err(ParseError::BadField("text")));
         assert_eq!(named(b"x"), Ok(()));
+        // As before a request told how long its client waits.
+        let short = parse_message(0, &request[..REQUEST_LEN - 4]);
+        assert_eq!(short, Err(ParseError::TooShort { got: REQUEST_LEN - 4, needed: REQUEST_LEN }));
         request[48..].fill(0);
         assert_eq!(parse_message(0, &request), Err(ParseError::BadField("geometry")));
         request[32..].fill(0);

@@ -5,23 +5,16 @@ mod part;
 mod spans;
 mod transfer;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use wellspring_codec::lt::Method;
-use wellspring_transport::scdp::ObjectInfo;
 use wellspring_wire::lttp::{Geometry, SYMBOL_HEADER_LEN};
 
-use super::verify::{Checker, learn, node_len, order_of};
+use super::verify::{Checker, learn, missing, node_len, order_of};
 use super::{Arrived, open_sink};
-use crate::holders::Replicas;
-use crate::order::Order;
-use crate::pages::Pages;
 use crate::protocols::lttp::is_possible;
 use crate::replicas::{Found, Replica};
 use crate::report::{LttpReport, ProtocolReport};
-use crate::resume::Left;
-use crate::sink::Sink;
 use crate::{
     Client, DEFAULT_LTTP_BLOCK_SYMBOLS, DEFAULT_LTTP_SYMBOL_SIZE, FetchError, FetchOptions, Target,
 };
@@ -62,7 +55,7 @@ impl Client {
         let hosts = servers.iter().map(|server| server.host.clone()).collect();
         let moves = (symbol_size, hosts);
         let mut sink = open_sink(options, &found, target, moves, options.resume).await?;
-        let missing = missing(&sink, &order, &mut pages, &servers, options).await;
+        let missing = missing(&sink, &order, &mut pages, &found.replicas, options).await;
         let left = missing.iter().map(|range| range.end - range.start).sum::<u64>();
         let resumed = found.size - left;
         let shares = deal(&missing, servers.len(), node_len(found.size));
@@ -84,30 +77,4 @@ impl Client {
         let report = ProtocolReport::Lttp(LttpReport { block_symbols, method, parts });
         Ok(Arrived { sink, symbol_size, resumed, replicas, report })
     }
-}
-
-/// What is to be fetched: all of the object but the nodes that an earlier fetch has left.
-async fn missing(
-    sink: &Sink,
-    order: &Order,
-    pages: &mut Pages,
-    servers: &[Server],
-    options: &FetchOptions,
-) -> Vec<Range<u64>> {
-    let (size, mut missing, mut at) = (order.size, Vec::new(), 0);
-    if let Sink::File(part) = sink {
-        let addresses = servers.iter().map(|server| (server.index, server.address)).collect();
-        let holders = Replicas { order, addresses: &addresses, updates: &options.updates };
-        let object = ObjectInfo::in_blocks_of(node_len(size), size, 1, 0);
-        let there =
-            Left { part, object: &object, holders: &holders, turns: None }.blocks(pages).await;
-        for run in there {
-            let start = u64::from(run.start) * object.block_len;
-            missing.push(at..start);
-            at = size.min(u64::from(run.end) * object.block_len);
-        }
-    }
-    missing.push(at..size);
-    missing.retain(|range| !range.is_empty());
-    missing
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use wellspring_codec::lt::Method;
 use wellspring_transport::lttp::{Parameters, ReceiveStats};
 use wellspring_trust::Keyring;
+use wellspring_wire::control::RefusalCode;
 use wellspring_wire::lttp::{Geometry, Message};
 
 use super::super::verify::Checker;
@@ -21,11 +23,13 @@ use crate::protocols::lttp::keys::greet;
 use crate::protocols::lttp::{LttpHandle, Part};
 use crate::store::{Digest, ObjectName, ObjectSink};
 use crate::store_messages;
-use crate::{Update, Updates};
+use crate::{Update, Updates, timeout_ms};
 use wellspring_net::canonical;
 
 /// How often what has come is verified, before a part ends.
 const VERIFY_EVERY: Duration = Duration::from_millis(100);
+/// How long a connection may take: one that was begun while the path was down is tried again late by itself.
+const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 
 /// What all parts of a fetch have in common.
 pub(super) struct Common {
@@ -46,6 +50,8 @@ pub(super) struct Common {
 pub(super) enum Broken {
     /// Its server is lost, and why.
     Server(String),
+    /// So it is, but it may come back: the way to it broke, or it has started again.
+    Away(String),
     /// Its bytes are wrong, from the node on that begins there.
     Wrong(u64),
     /// The bytes cannot be kept here.
@@ -84,45 +90,97 @@ impl From<io::Error> for Broken {
 
 impl From<ControlError> for Broken {
     fn from(error: ControlError) -> Self {
-        Broken::Server(error.to_string())
+        let text = error.to_string();
+        match error {
+            ControlError::Closed
+            | ControlError::Silent(_)
+            | ControlError::Io(_)
+            | ControlError::Forged => Broken::Away(text),
+            // It may have its hands full with a connection of ours that it does not know to be gone.
+            ControlError::Refused { code: RefusalCode::Busy, .. } => Broken::Away(text),
+            _ => Broken::Server(text),
+        }
     }
 }
 
-/// Receives a part, which begins with a node, to its end. Then, however it ended, nothing is being written any more.
-/// Returns how many of its first bytes are there and right, and how it ended.
+/// When a server was last heard.
+pub(super) struct Heard<'a> {
+    progress: &'a SessionProgress,
+    seen: (u64, u64),
+    at: Instant,
+}
+
+impl<'a> Heard<'a> {
+    fn now(progress: &'a SessionProgress) -> Self {
+        Heard { progress, seen: (0, 0), at: Instant::now() }
+    }
+
+    /// Returns when nothing of use has come for so long.
+    async fn until_silent(&mut self, patience: Duration) {
+        loop {
+            let now = (self.progress.symbols(), self.progress.bytes_done());
+            if now != self.seen {
+                (self.seen, self.at) = (now, Instant::now());
+            }
+            let left = patience.saturating_sub(self.at.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(VERIFY_EVERY)).await;
+        }
+    }
+}
+
+/// What came of asking for a part.
+pub(super) struct Came {
+    /// How many of its first bytes are there and right.
+    pub right: u64,
+    /// When its server was last heard, or asked.
+    pub heard: Instant,
+    pub result: Result<ReceiveStats, Broken>,
+}
+
+/// Receives a part, which begins with a node, to its end, unless its server is silent for `patience`. Then, however it
+/// ended, nothing is being written any more.
 pub(super) async fn receive(
     common: &Common,
     server: (&str, SocketAddr),
-    span: Span,
+    (span, patience): (Span, Duration),
     progress: &SessionProgress,
-) -> (u64, Result<ReceiveStats, Broken>) {
+) -> Came {
     let mut in_order = InOrder { checker: &common.checker, span, right: 0 };
-    let result = receive_verified(common, server, progress, &mut in_order).await;
-    (in_order.right, result)
+    let mut heard = Heard::now(progress);
+    let result = receive_verified(common, server, patience, (&mut heard, &mut in_order)).await;
+    Came { right: in_order.right, heard: heard.at, result }
 }
 
 /// As [`receive`].
 async fn receive_verified(
     common: &Common,
     (host, address): (&str, SocketAddr),
-    progress: &SessionProgress,
-    in_order: &mut InOrder<'_>,
+    patience: Duration,
+    (heard, in_order): (&mut Heard<'_>, &mut InOrder<'_>),
 ) -> Result<ReceiveStats, Broken> {
     let span = in_order.span;
     let Span { offset, len } = span;
-    let Common { timeout, geometry, digest: Digest(digest), .. } = *common;
+    let Common { geometry, digest: Digest(digest), .. } = *common;
     let Geometry { symbol_size, block_symbols } = geometry;
     let parameters = Parameters { transfer_len: len, symbol_size, block_symbols };
-    let connecting = tokio::time::timeout(timeout, TcpStream::connect(address)).await;
-    let stream = connecting.map_err(|_| ControlError::Silent(timeout))?;
+    let at_most = patience.min(CONNECT_WITHIN);
+    let connecting = tokio::time::timeout(at_most, TcpStream::connect(address)).await;
+    let stream = connecting.map_err(|_| ControlError::Silent(at_most))?;
     let (mut reader, mut writer) = split(stream.map_err(ControlError::from)?)?;
     if let Some(keys) = &common.keys {
-        greet(keys, canonical(address).ip(), (&mut reader, &mut writer), timeout).await?;
+        greet(keys, canonical(address).ip(), (&mut reader, &mut writer), patience).await?;
     }
     let name = store_messages::name(&common.name);
-    writer.say(&Message::Request { name, digest, offset, len, geometry }, timeout).await?;
+    let timeout_ms = timeout_ms(common.timeout);
+    let request = Message::Request { name, digest, offset, len, geometry, timeout_ms };
+    writer.say(&request, patience).await?;
     let (cookie, seed) = loop {
-        match reader.next_within(timeout).await? {
+        let said = reader.next_within(patience).await?;
+        heard.at = Instant::now();
+        match said {
             Message::Granted { cookie, seed } => break (cookie, seed),
             Message::Pending { done, total } => {
                 common.updates.tell(Update::Hashing { host: Some(host.to_owned()), done, total });
@@ -133,13 +191,13 @@ async fn receive_verified(
     let written = Arc::new(Contiguous::new(Arc::clone(&common.sink), offset));
     let sink = Arc::clone(&written) as Arc<dyn ObjectSink>;
     let part = Part { offset, parameters, seed };
-    let decoding = (common.method, progress.clone());
+    let decoding = (common.method, heard.progress.clone());
     let mut session = common
         .handle
         .expect(cookie, canonical(address), &part, sink, decoding)
         .map_err(|error| Broken::Write(io::Error::other(error)))?;
     let over = {
-        let carrying = carry(&mut session, Some(parameters), &mut reader, &mut writer, timeout);
+        let carrying = carry(&mut session, Some(parameters), &mut reader, &mut writer, patience);
         let verifying = async {
             loop {
                 tokio::time::sleep(VERIFY_EVERY).await;
@@ -150,23 +208,29 @@ async fn receive_verified(
         };
         tokio::select! {
             over = carrying => Ok(over),
-            broken = verifying => Err(broken),
+            broken = verifying => Err(Some(broken)),
+            () = heard.until_silent(patience) => Err(None),
         }
     };
     let over = match over {
         Ok(over) => over,
         Err(broken) => {
             session.end().await;
-            return Err(broken);
+            if let Some(broken) = broken {
+                return Err(broken);
+            }
+            in_order.follow(&written).await?;
+            let silent = heard.at.elapsed().as_secs_f64();
+            return Err(Broken::Away(format!("silent for {silent:.1} s")));
         }
     };
     in_order.follow(&written).await?;
     match over {
         Over::Received(stats) => Ok(stats),
         Over::Failed(Failure::Write(error)) => Err(Broken::Write(error)),
+        Over::Failed(Failure::PeersLost) => Err(Broken::Away("fell silent".to_owned())),
+        Over::Failed(Failure::Closed(_)) => Err(Broken::Away("closed the session".to_owned())),
         Over::Failed(failure) => Err(Broken::Server(match failure {
-            Failure::PeersLost => "fell silent".to_owned(),
-            Failure::Closed(_) => "closed the session".to_owned(),
             Failure::Exhausted => "sent too many symbols that do not give a block".to_owned(),
             failure => failure.to_string(),
         })),

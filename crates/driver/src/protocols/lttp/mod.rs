@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use tokio::sync::{mpsc, oneshot};
 use wellspring_codec::lt::{LtError, MAX_SOURCE_SYMBOLS, Method};
-use wellspring_core::{Frame, HostId, SessionId, Time};
+use wellspring_core::{Duration, Frame, HostId, SessionId, Time};
 use wellspring_transport::lttp::{
     self, Command, Event, LttpHeader, Parameters, ReceiveStats, SendStats,
 };
@@ -146,7 +146,7 @@ pub(crate) struct Messages {
 
 impl LttpHandle {
     /// Holds a part of an object ready for the client that comes from `peer` with that cookie, and for the owner of
-    /// the key that it is asked by alone, where hosts have keys.
+    /// the key that it is asked by alone, where hosts have keys. When the client is silent it is waited for for so long.
     ///
     /// # Errors
     /// The code is not possible.
@@ -155,10 +155,10 @@ impl LttpHandle {
         cookie: Cookie,
         (peer, key): (IpAddr, Option<Fingerprint>),
         part: &Part,
-        source: Arc<dyn ObjectSource>,
+        (source, peer_timeout): (Arc<dyn ObjectSource>, Duration),
     ) -> Result<LttpSession, LtError> {
         let side = Side::sending(source);
-        let start = Start::Offer(part.parameters);
+        let start = Start::Offer(part.parameters, peer_timeout);
         let progress = SessionProgress::new(part.parameters.transfer_len);
         let (session, mut opening) =
             self.opening(cookie, part, side, start, (Method::Improved, progress))?;
@@ -266,7 +266,7 @@ pub(crate) struct Session {
 
 /// The side that is begun.
 pub(crate) enum Start {
-    Offer(Parameters),
+    Offer(Parameters, Duration),
     Request { symbol_size: u16 },
 }
 
@@ -362,7 +362,9 @@ impl Protocol for Lttp {
         self.name(session, state.cookie);
         let peer = peers.first().copied().unwrap_or_default();
         Some(match opening {
-            Start::Offer(parameters) => Command::OfferCut { session, client: peer, parameters },
+            Start::Offer(parameters, peer_timeout) => {
+                Command::OfferCut { session, client: peer, parameters, peer_timeout }
+            }
             Start::Request { symbol_size } => {
                 Command::RequestCut { session, server: peer, symbol_size }
             }

@@ -90,7 +90,9 @@ proptest! {
             check_request(nonce, cookie, Request::Path { session, path: log.max(1), token });
         }
         check_request(nonce, cookie, Request::Addresses);
-        check_request(nonce, cookie, Request::StartNdp(StartNdp { session, name, digest, payload }));
+        let (offset, len) = (size / 2, (size - size / 2).max(1));
+        let start = StartNdp { session, name, digest, payload, offset, len, timeout_ms };
+        check_request(nonce, cookie, Request::StartNdp(start));
     }
 
     #[test]
