@@ -204,6 +204,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     args.keys.warn_client();
     let driver = args.network.driver(any).keys(args.keys.load()?);
     let config = ClientConfig::default()
+        .insecure(args.keys.insecure)
         .driver(driver)
         .timeout(args.network.timeout)
         .further_addresses(args.network.further_addresses());

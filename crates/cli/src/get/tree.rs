@@ -38,6 +38,7 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
     args.keys.warn_client();
     let driver = args.network.driver(any).keys(args.keys.load()?);
     let config = ClientConfig::default()
+        .insecure(args.keys.insecure)
         .driver(driver)
         .timeout(args.network.timeout)
         .further_addresses(args.network.further_addresses());

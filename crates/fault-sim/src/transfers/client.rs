@@ -117,7 +117,7 @@ impl World {
     fn client_config(&self) -> ClientConfig {
         let mut driver = DriverConfig::new(SocketAddr::new(self.client.ip, 0));
         driver.workers = 2;
-        ClientConfig::default().driver(driver).timeout(self.plan.timeout)
+        ClientConfig::default().driver(driver).timeout(self.plan.timeout).insecure(true)
     }
 
     fn task(&self, wanted: &Wanted) -> Task {
