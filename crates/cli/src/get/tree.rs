@@ -11,27 +11,17 @@ use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
+use wellspring_net::store::tree::listing::SkipReason;
 
+use super::GetArgs;
 use crate::exit;
-use crate::keys::KeyArgs;
 use crate::progress::Display;
-use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, TreeLocation, list};
-use crate::tree_args::{TreeArgs, show, skipped_json, skipped_text};
+use crate::transfer::{TreeLocation, list};
+use crate::tree_args::{show, skipped_json, skipped_text};
 
-/// Arguments of a fetch that hold for directories too.
-pub struct Fetch<'a> {
-    pub tree: &'a TreeArgs,
-    pub atomic: bool,
-    pub output: Option<&'a Path>,
-    pub cut: &'a CutArgs,
-    pub keys: &'a KeyArgs,
-    pub network: &'a NetworkArgs,
-    pub report: &'a ReportArgs,
-}
-
-pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(), Failed> {
+pub async fn run(args: &GetArgs, from: &TreeLocation, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
-    let directory = target(args.output, from)?;
+    let directory = target(args.output.as_deref(), from)?;
     args.tree.check_writer()?;
     let shown = directory.display().to_string();
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
@@ -44,12 +34,14 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
         .further_addresses(args.network.further_addresses());
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let title = format!("get {shown} from {}", list(&from.hosts));
-    let display = Display::new(args.report, quiet, &title)?;
+    let display = Display::new(&args.report, quiet, &title)?;
     let options = args
         .tree
         .options(TreeOptions::new(from.directory.clone()))?
         .cut(args.cut.for_scdp()?)
         .atomic(args.atomic)
+        .allow_odd_names(args.allow_odd_names)
+        .allow_hidden(args.allow_hidden)
         .updates(display.updates());
     let shows = args.tree.dry_run && !quiet && !args.report.json;
     let hear = Arc::new(move |change: TreeChange| show(&change, "fetch", shows));
@@ -118,6 +110,13 @@ fn summary(output: &str, report: &TreeReport, dry: bool) -> String {
         text.push_str(&format!("listed {} times: it changed meanwhile\n", report.listed_again + 1));
     }
     text.push_str(&skipped_text(&report.skipped, report.skipped_count));
+    for (reason, flag) in
+        [(SkipReason::Odd, "--allow-odd-names"), (SkipReason::Hidden, "--allow-hidden")]
+    {
+        if report.skipped.iter().any(|(_, why)| *why == reason) {
+            text.push_str(&format!("{flag} takes such names\n"));
+        }
+    }
     text
 }
 
