@@ -183,7 +183,22 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
             ));
         }
         [Source::Tree(from)] => {
-            return tree::run(args, from, quiet).await;
+            let GetArgs { tree, cut, keys, network, report, allow_odd_names, allow_hidden, .. } =
+                args;
+            let (output, atomic) = (args.output.as_deref(), args.atomic);
+            let (allow_odd_names, allow_hidden) = (*allow_odd_names, *allow_hidden);
+            let fetch = tree::Fetch {
+                tree,
+                atomic,
+                allow_odd_names,
+                allow_hidden,
+                output,
+                cut,
+                keys,
+                network,
+                report,
+            };
+            return tree::run(&fetch, from, quiet).await;
         }
         sources => {
             let GetArgs { force, cut, keys, network, report, .. } = args;

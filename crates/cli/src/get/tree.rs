@@ -13,15 +13,28 @@ use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
 use wellspring_net::store::tree::listing::SkipReason;
 
-use super::GetArgs;
 use crate::exit;
+use crate::keys::KeyArgs;
 use crate::progress::Display;
-use crate::transfer::{TreeLocation, list};
-use crate::tree_args::{show, skipped_json, skipped_text};
+use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, TreeLocation, list};
+use crate::tree_args::{TreeArgs, show, skipped_json, skipped_text};
 
-pub async fn run(args: &GetArgs, from: &TreeLocation, quiet: bool) -> Result<(), Failed> {
+/// Arguments of a fetch that hold for directories too.
+pub struct Fetch<'a> {
+    pub tree: &'a TreeArgs,
+    pub atomic: bool,
+    pub allow_odd_names: bool,
+    pub allow_hidden: bool,
+    pub output: Option<&'a Path>,
+    pub cut: &'a CutArgs,
+    pub keys: &'a KeyArgs,
+    pub network: &'a NetworkArgs,
+    pub report: &'a ReportArgs,
+}
+
+pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(), Failed> {
     let mut interrupt = Interrupt::new()?;
-    let directory = target(args.output.as_deref(), from)?;
+    let directory = target(args.output, from)?;
     args.tree.check_writer()?;
     let shown = directory.display().to_string();
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
@@ -34,7 +47,7 @@ pub async fn run(args: &GetArgs, from: &TreeLocation, quiet: bool) -> Result<(),
         .further_addresses(args.network.further_addresses());
     let client = Client::new(config).map_err(|error| exit::of_start(&error))?;
     let title = format!("get {shown} from {}", list(&from.hosts));
-    let display = Display::new(&args.report, quiet, &title)?;
+    let display = Display::new(args.report, quiet, &title)?;
     let options = args
         .tree
         .options(TreeOptions::new(from.directory.clone()))?

@@ -1,4 +1,4 @@
-//! Whom a client without keys speaks to.
+//! Hosts that a client without keys speaks to.
 
 use std::time::Duration;
 
