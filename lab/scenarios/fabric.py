@@ -157,7 +157,7 @@ def incast(args):
                     running += port.serve(lambda host: peers.serve(port, host, program, port.address(host), port.objects, "--fabric", fabric,
                                                                    port=at))
                     hosts = [f"{port.address(host)}:{at}/object-{host}" for host in port.hosts[1:]]
-                    commands[label(program)] = [program, "-q", "get", *hosts, "-o", str(port.copies), "--force", "--fabric",
+                    commands[label(program)] = [program, "-q", "get", *hosts, "-o", str(port.copies), "--insecure", "--force", "--fabric",
                                                 fabric, "--link-rate", "1G"]
                 if not trims and peers.present("nginx", "curl"):
                     running += port.serve(lambda host: peers.nginx(port, host, port.address(host), port.objects, processes=1))

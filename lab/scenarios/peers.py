@@ -70,7 +70,7 @@ def quic(spaces, part, address, folder, congestion, port=4433):
 
 def get(program, hosts, name, output, *options):
     """The command that fetches by ours."""
-    return [program, "-q", "get", f"{','.join(hosts)}/{name}", "-o", str(output), "--force", "--no-resume", "--json", *options]
+    return [program, "-q", "get", f"{','.join(hosts)}/{name}", "-o", str(output), "--insecure", "--force", "--no-resume", "--json", *options]
 
 
 def timed(function):

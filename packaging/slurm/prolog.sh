@@ -7,6 +7,8 @@
 set -uo pipefail
 hosts=${WELLSPRING_HOSTS:-replica1,replica2}
 scratch=${WELLSPRING_SCRATCH:-/scratch/wellspring}
+# Of the node, since a prolog has no home: without keys nothing is fetched.
+export WELLSPRING_KEYS=${WELLSPRING_KEYS:-/etc/wellspring/keys}
 
 # The prolog's failure drains the node: a missing object is the job's trouble, not the node's.
 give_up() {

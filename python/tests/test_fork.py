@@ -61,7 +61,7 @@ def test_a_child_is_told_and_opens_its_own(server: Served, data: random.Random) 
 def test_a_server_and_a_transfer_stay_with_their_process(server: Served, data: random.Random) -> None:
     _, host = server
     # Nobody answers at this address of a network for documentation.
-    client = wellspring.Client(timeout=60)
+    client = wellspring.Client(timeout=60, insecure=True)
     transfer = client._native.fetch(["192.0.2.1:9"], "object")
     calls: list[Callable[[], object]] = [
         transfer.updates,

@@ -80,3 +80,27 @@ def test_keys_that_change_are_read_again(tmp_path: Path) -> None:
         client.close()
         with pytest.raises(ValueError, match="client is closed"):
             client.reload_keys()
+
+
+def test_without_keys_nothing_is_sent_to_another_machine(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"secret")
+    # Addresses of networks for documentation.
+    calls: list[Callable[..., Any]] = [
+        lambda **access: wellspring.read("192.0.2.1:9/object", timeout=0.3, **access),
+        lambda **access: wellspring.put(tmp_path / "file", "[2001:db8::1]:9", timeout=0.3, **access),
+        lambda **access: wellspring.stat("127.0.0.1:9,192.0.2.1:9/object", timeout=0.3, **access),
+        lambda **access: list(wellspring.ls("192.0.2.1:9/", timeout=0.3, **access)),
+    ]
+    for call in calls:
+        with pytest.raises(errors.UsageError, match="another machine.*\n(.*\n)*.*key new.*insecure=True") as caught:
+            call()
+        assert "in clear" in {host.kind for host in caught.value.hosts}
+        with pytest.raises(errors.NoHost):
+            call(insecure=True)
+
+
+def test_whom_a_host_trusts_is_of_no_use_without_a_key_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "trusted").write_text(f"peer server wpub-{'1' * 64} serve\n")
+    (tmp_path / "trusted").chmod(0o600)
+    with pytest.raises(errors.UsageError, match="no key of this host.*key new"):
+        wellspring.Client(keys=tmp_path)

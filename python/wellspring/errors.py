@@ -28,7 +28,8 @@ class HostTrouble(NamedTuple):
     reason: str
     kind: str
     """``silent``, ``port closed``, ``unresolved``, ``not found``, ``not allowed`` (the key has no right to it),
-    ``refused`` or ``no room`` (a put), ``changed`` (since it was listed), ``keys`` or ``other``."""
+    ``refused`` or ``no room`` (a put), ``changed`` (since it was listed), ``keys``, ``in clear`` (another
+    machine, and no keys here) or ``other``."""
 
 
 class WellspringError(Exception):
@@ -129,6 +130,8 @@ _HINTS = {
     "no room": "Free some space there, or have more allowed: `wellspring serve --help` has the limits.",
     "changed": "Try again when nobody writes to the directory there: what is in place is not moved again.",
     "keys": "Both hosts must trust each other's key: `wellspring key --help` says how; keys= names their directory.",
+    "in clear": "Make keys here (`wellspring key new`) and have both hosts trust each other's (`wellspring key trust`), name "
+    "their directory by keys=, or go without by insecure=True: then nothing is encrypted, and whoever answers is believed.",
 }
 
 
@@ -137,6 +140,6 @@ def make(kind: str, message: str, hosts: list[tuple[str, str, str]]) -> Wellspri
     error: WellspringError = globals()[kind](message)
     error.hosts = tuple(HostTrouble(*host) for host in hosts)
     hints = dict.fromkeys(_HINTS[host.kind] for host in error.hosts if host.kind in _HINTS)
-    if kind == "NoHost" and hints:
+    if kind in ("NoHost", "UsageError") and hints:
         error.hint = "\n".join(hints)
     return error

@@ -17,6 +17,7 @@ pub fn client(keys: &KeyArgs, network: &NetworkArgs) -> Result<Client, Failed> {
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     keys.warn_client();
     let driver = network.driver(any).keys(keys.load()?);
-    let config = ClientConfig::default().driver(driver).timeout(network.timeout);
+    let config =
+        ClientConfig::default().insecure(keys.insecure).driver(driver).timeout(network.timeout);
     Client::new(config).map_err(|error| exit::of_start(&error))
 }

@@ -25,6 +25,11 @@ pub const UNHEALTHY: u8 = 11;
 const STILL_WRITTEN: &str = "Repeat the command when nobody writes there: what is in place is not moved again. Of a directory, a file that \
                              is always written can be left out by --exclude.";
 
+/// What to do where there are no keys.
+const IN_CLEAR: &str = "Make keys here (wellspring key new) and have both hosts trust each other's (wellspring key trust), name the \
+                        directory that has them by --keys, or go without by --insecure: then nothing is encrypted, and \
+                        whoever answers is believed.";
+
 pub fn target_exists(target: impl fmt::Display) -> Failed {
     Failed::new(TARGET_EXISTS, format!("{target} exists"))
         .hint("Choose another name by -o, or replace it by --force.")
@@ -39,7 +44,9 @@ pub fn no_folder(folder: impl fmt::Display) -> Failed {
 pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
     let failed = |status| Failed::new(status, error.to_string());
     match error {
-        FetchError::NoReplica(hosts) => failed(NO_HOST).hint(no_replica_hint(hosts, server)),
+        FetchError::NoReplica(hosts) => {
+            failed(status_of(hosts)).hint(no_replica_hint(hosts, server))
+        }
         FetchError::Differ { .. } => failed(REPLICAS_DIFFER).hint(
             "Name only hosts that hold the same bytes, or say which bytes you want by --digest.",
         ),
@@ -126,6 +133,17 @@ pub fn of_tree(error: &TreeError, output: &str) -> Failed {
     }
 }
 
+/// The status where none of the hosts is of use.
+fn status_of(hosts: &[HostError]) -> u8 {
+    let in_clear = |host: &HostError| host.trouble == HostTrouble::Clear;
+    if hosts.iter().any(in_clear) { USAGE } else { NO_HOST }
+}
+
+/// The failure to speak to a host in clear unasked.
+pub fn in_clear(error: &HostError) -> Failed {
+    Failed::usage(error.to_string()).hint(IN_CLEAR)
+}
+
 /// The hints for the kinds of trouble that hosts are in, each once; `own` are those of the command, empty for reasons
 /// that need none.
 fn hints(hosts: &[HostError], server: &str, own: impl Fn(HostTrouble) -> String) -> String {
@@ -147,6 +165,7 @@ fn hints(hosts: &[HostError], server: &str, own: impl Fn(HostTrouble) -> String)
                  `wellspring key show` shows whom this host trusts."
                     .to_owned()
             }
+            HostTrouble::Clear => IN_CLEAR.to_owned(),
             trouble => own(trouble),
         };
         if !hint.is_empty() && !hints.contains(&hint) {
@@ -192,7 +211,9 @@ fn not_accepted_hint(hosts: &[HostError]) -> String {
 pub fn of_put(error: &PutError) -> Failed {
     let failed = |status| Failed::new(status, error.to_string());
     match error {
-        PutError::NotAccepted { hosts, .. } => failed(NO_HOST).hint(not_accepted_hint(hosts)),
+        PutError::NotAccepted { hosts, .. } => {
+            failed(status_of(hosts)).hint(not_accepted_hint(hosts))
+        }
         PutError::Incomplete(_) => failed(TOO_FEW_RECEIVERS)
             .hint(
             "Repeat the command: hosts that have the object already are done at once. `wellspring doctor HOST` looks at \
@@ -244,13 +265,14 @@ pub fn of_bind(error: &BindError) -> Failed {
 mod tests {
     use super::*;
 
-    const TROUBLES: [HostTrouble; 6] = [
+    const TROUBLES: [HostTrouble; 7] = [
         HostTrouble::Silent,
         HostTrouble::PortClosed,
         HostTrouble::Unresolved,
         HostTrouble::NotFound,
         HostTrouble::Keys,
         HostTrouble::Changed,
+        HostTrouble::Clear,
     ];
 
     fn hint(troubles: &[HostTrouble]) -> String {
@@ -272,6 +294,7 @@ mod tests {
             "spelling of the object",
             "key show",
             "nobody writes",
+            "--insecure",
         ];
         for (trouble, word) in TROUBLES.iter().zip(words) {
             let hint = hint(&[*trouble]);
@@ -280,7 +303,7 @@ mod tests {
         }
         assert_eq!(hint(&[HostTrouble::Other]), "", "the reason says it all");
         let all = hint(&[&TROUBLES[..], &TROUBLES[..]].concat());
-        assert_eq!(all.lines().count(), 6, "each once: {all}");
+        assert_eq!(all.lines().count(), 7, "each once: {all}");
     }
 
     #[test]

@@ -88,6 +88,12 @@ pub struct GetArgs {
     /// more room meanwhile.
     #[arg(long, help_heading = "Directories")]
     atomic: bool,
+    /// Take names that begin with a dash, or hold characters that are invisible or turn the direction of writing.
+    #[arg(long, help_heading = "Directories")]
+    allow_odd_names: bool,
+    /// Take names that begin with a dot into your home directory, too, where programs do as they say.
+    #[arg(long, help_heading = "Directories")]
+    allow_hidden: bool,
     #[command(flatten)]
     tree: TreeArgs,
     #[command(flatten)]
@@ -139,8 +145,9 @@ impl GetArgs {
             }
         }
         if !matches!(sources, [Source::Tree(_)]) {
-            let atomic = self.line.has("atomic").then_some("--atomic");
-            if let Some(flag) = atomic.or_else(|| self.tree.first_given(&self.line)) {
+            let own = ["--atomic", "--allow-odd-names", "--allow-hidden"];
+            let own = own.into_iter().find(|flag| self.line.has(&flag[2..].replace('-', "_")));
+            if let Some(flag) = own.or_else(|| self.tree.first_given(&self.line)) {
                 let text = format!("{flag} goes with a directory: HOST/DIR/");
                 return Err(Failed::usage(text));
             }
@@ -176,9 +183,21 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
             ));
         }
         [Source::Tree(from)] => {
-            let GetArgs { tree, cut, keys, network, report, .. } = args;
+            let GetArgs { tree, cut, keys, network, report, allow_odd_names, allow_hidden, .. } =
+                args;
             let (output, atomic) = (args.output.as_deref(), args.atomic);
-            let fetch = tree::Fetch { tree, atomic, output, cut, keys, network, report };
+            let (allow_odd_names, allow_hidden) = (*allow_odd_names, *allow_hidden);
+            let fetch = tree::Fetch {
+                tree,
+                atomic,
+                allow_odd_names,
+                allow_hidden,
+                output,
+                cut,
+                keys,
+                network,
+                report,
+            };
             return tree::run(&fetch, from, quiet).await;
         }
         sources => {
@@ -204,6 +223,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     args.keys.warn_client();
     let driver = args.network.driver(any).keys(args.keys.load()?);
     let config = ClientConfig::default()
+        .insecure(args.keys.insecure)
         .driver(driver)
         .timeout(args.network.timeout)
         .further_addresses(args.network.further_addresses());

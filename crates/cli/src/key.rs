@@ -14,6 +14,9 @@ use wellspring_trust::{Folders, Keyring, Peer, PublicKey, Quota, Rights};
 
 use crate::keys::{KeyArgs, of_key_files};
 
+/// What a right without `=` is of. No argument can hold it, as an empty one can.
+const EVERYTHING: &str = "\0";
+
 const EXAMPLES: &str = "\
 Two hosts, a server and a client:
   server$ wellspring key new                        # prints wpub-SERVER...
@@ -104,10 +107,10 @@ struct TrustArgs {
     /// Its public key, as `wellspring key show` prints it there.
     key: PublicKey,
     /// It may get objects: all, or those below a folder.
-    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = EVERYTHING)]
     read: Vec<String>,
     /// It may put objects (where the server runs with --allow-put): anywhere, or below a folder.
-    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    #[arg(long, value_name = "FOLDER", num_args = 0..=1, require_equals = true, default_missing_value = EVERYTHING)]
     put: Vec<String>,
     /// It is believed as a server.
     #[arg(long)]
@@ -225,16 +228,23 @@ fn show(args: &ShowArgs) -> Result<(), Failed> {
 }
 
 fn trust(args: &TrustArgs) -> Result<(), Failed> {
-    let folders = |named: &[String]| {
+    let folders = |right: &str, named: &[String]| {
         let mut folders = Folders::NONE;
-        named.iter().for_each(|folder| folders.add(folder));
-        folders
+        for folder in named {
+            match folder.as_str() {
+                EVERYTHING => folders.add_all(),
+                folder => folders
+                    .add(folder)
+                    .map_err(|error| Failed::usage(format!("--{right}={folder}: {error}")))?,
+            }
+        }
+        Ok::<_, Failed>(folders)
     };
     if !args.at.is_empty() && !args.serve {
         return Err(Failed::usage("--at needs --serve: it is a server's address"));
     }
     let quota = Quota { sessions: args.max_sessions, bytes: args.max_bytes, files: args.max_files };
-    let (read, put) = (folders(&args.read), folders(&args.put));
+    let (read, put) = (folders("read", &args.read)?, folders("put", &args.put)?);
     let rights = Rights { read, put, serve: args.serve, quota };
     if (Rights { quota: Quota::NONE, ..rights.clone() }) == Rights::default() {
         let text = "a host that is trusted with nothing";

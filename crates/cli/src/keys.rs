@@ -23,7 +23,7 @@ pub struct KeyArgs {
     /// Directory of the keys [default: $WELLSPRING_KEYS, $XDG_CONFIG_HOME/wellspring or ~/.config/wellspring].
     #[arg(long, value_name = "DIR", help_heading = "Keys")]
     pub keys: Option<PathBuf>,
-    /// Use no keys: nothing is encrypted, and nobody is known.
+    /// Use no keys, not even beyond this machine: nothing is encrypted, and nobody is known.
     #[arg(long, conflicts_with = "keys", help_heading = "Keys")]
     pub insecure: bool,
 }
@@ -121,7 +121,7 @@ fn warn(what: &str) {
 /// The failure to use key files.
 pub fn of_key_files(error: &KeyFileError) -> Failed {
     match error {
-        KeyFileError::Clusters(_) => Failed::usage(error.to_string()),
+        KeyFileError::Clusters(_) | KeyFileError::Keyless(_) => Failed::usage(error.to_string()),
         KeyFileError::Exists(path) => {
             let another = match path.ends_with("cluster") {
                 true => "`wellspring key change` changes a cluster's key without a break",

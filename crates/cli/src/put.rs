@@ -180,6 +180,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     driver.scdp.stragglers = args.straggler_policy();
     let cache = digest_cache(args.cache.as_deref())?;
     let config = ClientConfig::default()
+        .insecure(args.keys.insecure)
         .driver(driver)
         .timeout(args.network.timeout)
         .further_addresses(args.network.further_addresses())

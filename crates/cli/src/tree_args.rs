@@ -114,18 +114,26 @@ pub fn show(change: &TreeChange, moves: &str, shows: bool) {
         TreeChange::Made(path) => format!("make    {path}"),
         TreeChange::Fetched(path, size) => format!("{moves:<7} {path} ({})", bytes(*size)),
         TreeChange::Removed(path) => format!("remove  {path}"),
-        TreeChange::Skipped(path, reason) => format!("skip    {path}: {reason}"),
+        TreeChange::Skipped(path, reason) => format!("skip    {}: {reason}", shown(path, *reason)),
         _ => return,
     };
     // A reader who has seen enough.
     let _ = writeln!(Stdout, "{line}");
 }
 
+/// A path that was left out, with nothing in it that deceives people.
+fn shown(path: &str, reason: SkipReason) -> String {
+    match reason {
+        SkipReason::Odd => path.escape_debug().to_string(),
+        _ => path.to_owned(),
+    }
+}
+
 /// What was left out, for people.
 pub fn skipped_text(skipped: &[(String, SkipReason)], count: u64) -> String {
     let mut text = String::new();
     for (path, reason) in skipped {
-        text.push_str(&format!("skipped: {path} {reason}\n"));
+        text.push_str(&format!("skipped: {} {reason}\n", shown(path, *reason)));
     }
     let more = count - skipped.len() as u64;
     if more > 0 {

@@ -60,6 +60,9 @@ pub struct ClientConfig {
     pub further_addresses: u8,
     /// Where digests of files that are put are kept.
     pub cache: Arc<DigestCache>,
+    /// Without keys, speak to other machines, too: nothing is encrypted, and whoever answers in a server's place is
+    /// believed.
+    pub insecure: bool,
 }
 
 setters! {
@@ -68,17 +71,20 @@ setters! {
         timeout: Duration,
         further_addresses: u8,
         cache: Arc<DigestCache>,
+        insecure: bool,
     }
 }
 
 impl Default for ClientConfig {
-    /// Any address and port, IPv6 and IPv4; ten seconds; all addresses of a server; digests in memory.
+    /// Any address and port, IPv6 and IPv4; ten seconds; all addresses of a server; digests in memory;
+    /// without keys this machine alone.
     fn default() -> Self {
         ClientConfig {
             driver: DriverConfig::new(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)),
             timeout: Duration::from_secs(10),
             further_addresses: MAX_FURTHER_ADDRESSES,
             cache: Arc::new(DigestCache::in_memory()),
+            insecure: false,
         }
     }
 }
@@ -337,8 +343,12 @@ impl PutOptions {
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use wellspring_client::store::Existing;
 /// use wellspring_client::{Client, ClientConfig, FetchOptions, Target};
+/// use wellspring_net::KeyDirectory;
 ///
-/// let client = Client::new(ClientConfig::default())?;
+/// let keys = KeyDirectory::of_user().map(|keys| keys.load()).transpose()?.flatten();
+/// let mut config = ClientConfig::default();
+/// config.driver.keys = keys.map(std::sync::Arc::new);
+/// let client = Client::new(config)?;
 /// let hosts = ["a.example".parse()?, "b.example:5000".parse()?];
 /// let options = FetchOptions::new("models/7b.bin".parse()?);
 /// let target = Target::File { path: "7b.bin".into(), existing: Existing::Keep };
@@ -395,7 +405,10 @@ impl Client {
             }
             started => started?,
         };
-        let requester = Requester::new(driver.handle(), Arc::clone(&table));
+        let mut requester = Requester::new(driver.handle(), Arc::clone(&table));
+        if config.driver.keys.is_none() && !config.insecure {
+            requester = requester.only_loopback();
+        }
         Ok(Client { driver, requester, providers, config })
     }
 

@@ -92,7 +92,8 @@ impl PathOpener {
 
     /// Numbers of the paths to further addresses, each of which has a port; as many as may be used.
     fn paths_to(&self, further: &[SocketAddr]) -> Vec<(u8, SocketAddr)> {
-        let each = further.iter().take(self.further.into());
+        let may_ask = |address: &&SocketAddr| self.requester.may_ask(**address);
+        let each = further.iter().filter(may_ask).take(self.further.into());
         let all = each.flat_map(|address| (0..self.ports).map(|_| *address));
         let paths: Vec<_> = (self.ports..MAX_PORTS).zip(all).collect();
         if let Some((last, _)) = paths.last() {

@@ -83,7 +83,10 @@ async fn says(requester: &Requester, address: SocketAddr) -> bool {
     let request = Request::Probe(Probe { len, reply_len: len, class: 0 });
     let patience = PATIENCE + DELAY * MAX_ASKED as u32;
     let answer = requester.ask(address, &request, Cookie::NONE, patience, &|_, _| {}).await;
-    !matches!(answer, Err(AskError::NoAnswer(_) | AskError::PortClosed | AskError::Keys(_)))
+    !matches!(
+        answer,
+        Err(AskError::NoAnswer(_) | AskError::PortClosed | AskError::Keys(_) | AskError::Clear)
+    )
 }
 
 #[cfg(test)]

@@ -27,6 +27,8 @@ pub enum HostTrouble {
     NotFound,
     /// Keys, or rights of keys, are in the way.
     Keys,
+    /// It is another machine, and there are no keys here: it was not spoken to in clear.
+    Clear,
     /// It does not take objects from this client, or does not let what is there be replaced.
     NotAllowed,
     /// It has no room for the object, or no more for this client.

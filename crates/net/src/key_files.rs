@@ -40,6 +40,8 @@ pub enum KeyFileError {
     Bad(PathBuf, BadLine),
     /// There is such a key already.
     Exists(PathBuf),
+    /// Peers are trusted, and the host has no key by which they could know it: the directory.
+    Keyless(PathBuf),
     /// There are as many cluster keys as there can be, or too few for a change.
     Clusters(&'static str),
 }
@@ -57,6 +59,11 @@ impl fmt::Display for KeyFileError {
             }
             KeyFileError::Bad(path, bad) => write!(f, "{}: {bad}", path.display()),
             KeyFileError::Exists(path) => write!(f, "{} exists", path.display()),
+            KeyFileError::Keyless(path) => write!(
+                f,
+                "{} names peers that are trusted, and no key of this host: wellspring key new makes it",
+                path.display()
+            ),
             KeyFileError::Clusters(why) => f.write_str(why),
         }
     }
@@ -87,7 +94,7 @@ impl KeyDirectory {
         &self.0
     }
 
-    /// The keys in it; `None` if it has neither a host's key nor a cluster key.
+    /// The keys in it; `None` if it has none.
     ///
     /// # Errors
     /// [`KeyFileError`].
@@ -102,6 +109,9 @@ impl KeyDirectory {
         }
         for peer in self.peers()? {
             keyring = keyring.with_peer(peer);
+        }
+        if keyring.is_empty() && keyring.peers().next().is_some() {
+            return Err(KeyFileError::Keyless(self.0.clone()));
         }
         Ok(Some(keyring).filter(|keyring| !keyring.is_empty()))
     }
@@ -259,8 +269,6 @@ mod tests {
         let home = tempfile::tempdir().expect("directory");
         let keys = KeyDirectory::new(home.path().join("a/b"));
         assert!(keys.load().expect("nothing is wrong").is_none());
-        let own = keys.new_key().expect("made");
-        assert!(matches!(keys.new_key(), Err(KeyFileError::Exists(_))));
         let peer = |name: &str| Peer {
             name: name.to_owned(),
             key: PrivateKey::generate().public(),
@@ -268,6 +276,9 @@ mod tests {
             addresses: Vec::new(),
         };
         keys.trust(&peer("a")).expect("trusted");
+        assert!(matches!(keys.load(), Err(KeyFileError::Keyless(_))), "nobody would know it");
+        let own = keys.new_key().expect("made");
+        assert!(matches!(keys.new_key(), Err(KeyFileError::Exists(_))));
         keys.trust(&peer("b")).expect("trusted");
         assert!(matches!(keys.trust(&peer("a")), Err(KeyFileError::Bad(..))), "the name again");
         let ring = keys.load().expect("fine").expect("keys");

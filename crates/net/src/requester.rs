@@ -46,12 +46,24 @@ struct Leaves {
 pub struct Requester {
     handle: DriverHandle,
     table: Arc<Table>,
+    only_loopback: bool,
 }
 
 impl Requester {
     /// Asks through that driver; who reads its control messages gives them to the table.
     pub fn new(handle: DriverHandle, table: Arc<Table>) -> Self {
-        Requester { handle, table }
+        Requester { handle, table, only_loopback: false }
+    }
+
+    /// Asks this machine alone: whoever answered in another's place would get all that is sent in clear.
+    #[must_use]
+    pub fn only_loopback(self) -> Self {
+        Requester { only_loopback: true, ..self }
+    }
+
+    /// Whether that address may be asked.
+    pub fn may_ask(&self, address: SocketAddr) -> bool {
+        !self.only_loopback || address.ip().to_canonical().is_loopback()
     }
 
     /// What sealing adds to each datagram \[bytes\].
@@ -230,6 +242,9 @@ impl Requester {
         give_up: Instant,
         patience: Duration,
     ) -> Result<Says, AskError> {
+        if !self.may_ask(to) {
+            return Err(AskError::Clear);
+        }
         let nonce = crate::random::number();
         let mut bytes = Vec::new();
         emit_request(nonce, cookie, request, &mut bytes);

@@ -50,6 +50,7 @@ impl Client {
         let mut config = ClientConfig::default().cache(Arc::new(DigestCache::of_user()));
         config.timeout = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
         config.driver.keys = keys::load(py, keys.clone(), insecure)?;
+        config.insecure = insecure;
         config.driver.ports = paths;
         config.driver.send_rate = rate.map(|rate| parse_rate(py, rate)).transpose()?;
         let client = Owned::new(start(py, config.clone())?, "client");
@@ -338,6 +339,7 @@ fn of_hosts(kind: &'static str, message: String, hosts: &[HostError]) -> Failed 
         HostTrouble::NotFound => "not found",
         HostTrouble::NotAllowed => "not allowed",
         HostTrouble::Keys => "keys",
+        HostTrouble::Clear => "in clear",
         HostTrouble::NoRoom => "no room",
         HostTrouble::Changed => "changed",
         _ => "other",
@@ -346,11 +348,17 @@ fn of_hosts(kind: &'static str, message: String, hosts: &[HostError]) -> Failed 
     Failed { kind, message, hosts: hosts.collect() }
 }
 
+/// The exception where none of the hosts is of use.
+fn kind_of(hosts: &[HostError]) -> &'static str {
+    let in_clear = hosts.iter().any(|host| host.trouble == HostTrouble::Clear);
+    if in_clear { "UsageError" } else { "NoHost" }
+}
+
 /// The meanings of the command's exit statuses.
 fn of_fetch(error: FetchError) -> Failed {
     let message = error.to_string();
     match &error {
-        FetchError::NoReplica(hosts) => of_hosts("NoHost", message, hosts),
+        FetchError::NoReplica(hosts) => of_hosts(kind_of(hosts), message, hosts),
         FetchError::NoReplicaLeft { hosts, .. } => of_hosts("ReplicasLost", message, hosts),
         FetchError::Differ { .. } => Failed::new("ReplicasDiffer", message),
         FetchError::Store(StoreError::BadDigest { .. }) => Failed::new("BadDigest", message),
@@ -388,7 +396,7 @@ fn of_put(error: PutError) -> Failed {
     let message = error.to_string();
     match &error {
         PutError::NotAccepted { hosts, .. } => {
-            let mut failed = of_hosts("NoHost", message, hosts);
+            let mut failed = of_hosts(kind_of(hosts), message, hosts);
             for (_, _, kind) in &mut failed.hosts {
                 if matches!(*kind, "not found" | "not allowed" | "other") {
                     *kind = "refused";

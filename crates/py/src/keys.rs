@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
-use wellspring_net::KeyDirectory;
 use wellspring_net::wellspring_trust::Keyring;
+use wellspring_net::{KeyDirectory, KeyFileError};
 
 use crate::errors::of_kind;
 
@@ -40,7 +40,10 @@ pub fn load(
         (None, None) => (KeyDirectory::of_user(), None),
     };
     let Some(directory) = directory else { return Ok(None) };
-    let keyring = directory.load().map_err(|error| PyOSError::new_err(error.to_string()))?;
+    let keyring = directory.load().map_err(|error| match error {
+        KeyFileError::Keyless(_) => of_kind(py, "UsageError", &error.to_string(), Vec::new()),
+        _ => PyOSError::new_err(error.to_string()),
+    })?;
     if let (None, Some(named_by)) = (&keyring, named_by) {
         let text = format!(
             "no keys in {}, which {named_by} names: wellspring key new --keys DIR makes one, \

@@ -52,6 +52,11 @@ pub enum SkipReason {
     LeadsOut = 3,
     /// It cannot be read.
     Unreadable = 4,
+    /// Its name begins with a dash, or holds what is invisible or turns the direction of writing. Who fetches says so; no
+    /// listing does.
+    Odd = 5,
+    /// Its name begins with a dot, and the directory is one in which programs look for such names. No listing says so.
+    Hidden = 6,
 }
 
 impl SkipReason {
@@ -68,6 +73,8 @@ impl fmt::Display for SkipReason {
             SkipReason::Name => "has a name that objects cannot have",
             SkipReason::LeadsOut => "is a link that leads out of the tree",
             SkipReason::Unreadable => "cannot be read",
+            SkipReason::Odd => "has a name that begins with a dash, or holds invisible characters",
+            SkipReason::Hidden => "begins with a dot, and the directory is your home",
         })
     }
 }

@@ -190,12 +190,21 @@ fn read_right(rights: &mut Rights, word: &str) -> Result<(), String> {
     if let Some(read) = rights.quota.read_word(word) {
         return read;
     }
-    let (word, folder) = word.split_once('=').unwrap_or((word, ""));
-    let add = |folders: &mut Folders| folders.add(folder);
+    let (word, folder) = match word.split_once('=') {
+        Some((word, folder)) => (word, Some(folder)),
+        None => (word, None),
+    };
+    let add = |folders: &mut Folders| match folder {
+        None => {
+            folders.add_all();
+            Ok(())
+        }
+        Some(folder) => folders.add(folder).map_err(|error| format!("`{word}={folder}`: {error}")),
+    };
     match word {
-        "read" => add(&mut rights.read),
-        "put" => add(&mut rights.put),
-        "serve" if folder.is_empty() => rights.serve = true,
+        "read" => add(&mut rights.read)?,
+        "put" => add(&mut rights.put)?,
+        "serve" if folder.is_none() => rights.serve = true,
         _ => {
             return Err(
                 "a right is `read`, `put`, `read=FOLDER`, `put=FOLDER` or `serve`, a quota \
@@ -235,8 +244,8 @@ mod tests {
         let read = private_from_text(&private_to_text(&own)).expect("a key");
         assert_eq!(read.public(), own.public());
         let mut rights = Rights { serve: true, ..Rights::default() };
-        rights.read.add("");
-        rights.put.add("incoming/a");
+        rights.read.add_all();
+        rights.put.add("incoming/a").expect("a name");
         rights.quota = "max-sessions=8 max-bytes=100G max-files=1000".parse().expect("a quota");
         let addresses = vec![
             "192.0.2.1".parse().expect("an address"),
@@ -275,6 +284,9 @@ mod tests {
             (format!("peer a {public} write"), 1),
             (format!("peer a {public} at=x"), 1),
             (format!("peer a {public} serve=x"), 1),
+            (format!("peer a {public} serve="), 1),
+            (format!("peer a {public} read="), 1),
+            (format!("peer a {public} read put=/"), 1),
             (format!("\npeer a {public} max-bytes=0"), 2),
             (format!("peer a {public} max-files=1 max-files=2"), 1),
         ] {
@@ -295,7 +307,7 @@ mod tests {
     fn a_name_that_would_be_another_line_is_not_written() {
         let peer = |name: &str, folder: &str| {
             let mut rights = Rights::default();
-            rights.read.add(folder);
+            rights.read.add(folder).expect("a name");
             Peer { name: name.to_owned(), key: key().public(), rights, addresses: Vec::new() }
         };
         assert!(peer_to_line(&peer("a\npeer", "x")).is_err());

@@ -63,7 +63,9 @@ impl Keyring {
 
     /// Trusts a peer.
     #[must_use]
-    pub fn with_peer(mut self, peer: Peer) -> Self {
+    pub fn with_peer(mut self, mut peer: Peer) -> Self {
+        // An address of IPv4 has two spellings, and packets one.
+        peer.addresses.iter_mut().for_each(|address| *address = address.to_canonical());
         let identity = Identity {
             name: peer.name.clone(),
             fingerprint: peer.key.fingerprint(),
@@ -131,6 +133,7 @@ impl Keyring {
     }
 
     fn servers_at(&self, address: IpAddr) -> impl Iterator<Item = (&Peer, &Arc<Identity>)> {
+        let address = address.to_canonical();
         let bound = self
             .peers
             .iter()
@@ -157,6 +160,35 @@ impl Keyring {
             (None, _) => None,
             (Some(only), None) => Some(pinned(only)),
             (Some(_), Some(_)) => Some(Greeting::Ask),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_binds_its_server_however_it_is_spelt() {
+        let peer = |name: &str, addresses: &[&str]| Peer {
+            name: name.to_owned(),
+            key: PrivateKey::generate().public(),
+            rights: Rights { serve: true, ..Rights::default() },
+            addresses: addresses.iter().map(|ip| ip.parse().expect("an address")).collect(),
+        };
+        for spelt in ["192.0.2.1", "::ffff:192.0.2.1"] {
+            let (bound, other) = (peer("bound", &[spelt]), peer("other", &[]));
+            let keyring = Keyring::new().with_own(PrivateKey::generate());
+            let keyring = keyring.with_peer(other.clone()).with_peer(bound.clone());
+            for asked in ["192.0.2.1", "::ffff:192.0.2.1"] {
+                let asked = asked.parse().expect("an address");
+                let greeted = keyring.greeting(asked);
+                assert!(
+                    matches!(greeted, Some(Greeting::Pinned(peer, _)) if peer.key == bound.key)
+                );
+                assert!(keyring.server_at(asked, &other.key).is_none(), "{spelt}");
+                assert!(keyring.server_at(asked, &bound.key).is_some(), "{spelt}");
+            }
         }
     }
 }

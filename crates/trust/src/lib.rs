@@ -44,7 +44,7 @@ pub use keyring::{Identity, Keyring, Peer};
 pub use layout::{REFUSAL, REFUSAL_LEN};
 pub use messages::{MAX_STREAM_MESSAGE_LEN, Opener, STREAM_OVERHEAD, Sealer};
 pub use quota::Quota;
-pub use rights::{Folders, Rights};
+pub use rights::{EmptyFolder, Folders, Rights};
 pub use stream::{
     Answered, Greeted, MAX_HANDSHAKE_LEN, StreamGreeting, StreamTrouble, answer_greeting,
 };

@@ -4,6 +4,18 @@ use std::fmt;
 
 use crate::quota::Quota;
 
+/// A folder without a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EmptyFolder;
+
+impl fmt::Display for EmptyFolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a folder without a name: leave out the `=` where everything is meant")
+    }
+}
+
+impl std::error::Error for EmptyFolder {}
+
 /// Folders, by name: none, some, or all.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Folders(Vec<String>);
@@ -17,11 +29,27 @@ impl Folders {
         Folders(vec![String::new()])
     }
 
-    /// Adds a folder, with everything below it; the empty name is everything.
-    pub fn add(&mut self, folder: &str) {
-        let folder = folder.trim_matches('/').to_owned();
-        if !self.0.contains(&folder) {
-            self.0.push(folder);
+    /// Adds a folder, with everything below it.
+    ///
+    /// # Errors
+    /// It has no name: a variable that is not set must not mean everything.
+    pub fn add(&mut self, folder: &str) -> Result<(), EmptyFolder> {
+        let folder = folder.trim_matches('/');
+        if folder.is_empty() {
+            return Err(EmptyFolder);
+        }
+        self.insert(folder);
+        Ok(())
+    }
+
+    /// Adds everything.
+    pub fn add_all(&mut self) {
+        self.insert("");
+    }
+
+    fn insert(&mut self, folder: &str) {
+        if !self.0.iter().any(|there| there == folder) {
+            self.0.push(folder.to_owned());
         }
     }
 
@@ -89,7 +117,11 @@ mod tests {
     fn a_folder_holds_what_is_below_it_and_no_name_that_only_begins_so() {
         let mut folders = Folders::NONE;
         assert!(folders.is_empty() && !folders.hold("models/x"));
-        folders.add("/models/");
+        for nothing in ["", "/", "//"] {
+            assert_eq!(folders.add(nothing), Err(EmptyFolder), "{nothing}");
+        }
+        assert!(folders.is_empty());
+        folders.add("/models/").expect("a name");
         assert!(folders.hold("models/x") && folders.hold("models/a/b") && folders.hold("models"));
         for outside in ["models2/x", "model", "x", "a/models/x", ""] {
             assert!(!folders.hold(outside), "{outside}");

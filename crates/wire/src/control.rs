@@ -330,8 +330,8 @@ pub enum Request<'a> {
     Addresses,
 }
 
-/// A key that seals the symbols of a group's session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// A key that seals the symbols of a group's session. Its `Debug` leaves the secret out.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct GroupKey<'a> {
     /// The session of the offer.
     pub session: SessionId,
@@ -341,6 +341,13 @@ pub struct GroupKey<'a> {
     pub suite: u8,
     /// The secret.
     pub secret: &'a [u8; 32],
+}
+
+impl fmt::Debug for GroupKey<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let GroupKey { session, generation, suite, secret: _ } = self;
+        write!(f, "GroupKey({session:?}, generation {generation}, suite {suite})")
+    }
 }
 
 /// Why a server refuses.

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
-use wellspring_client::{Client, ClientConfig, FetchError, Greeting, Host, Update, Updates};
+use wellspring_client::{
+    Client, ClientConfig, FetchError, Greeting, Host, HostTrouble, Update, Updates,
+};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Report, Stderr};
@@ -118,6 +120,7 @@ async fn examine(args: &DoctorArgs) -> Result<Vec<Check>, Failed> {
     let (greeted, tcp) = tokio::join!(patient.client.greet(&host, server), by_tcp(server));
     match greeted {
         Ok(greeting) => patient.examine(&greeting, tcp, &mut checks).await?,
+        Err(error) if error.trouble == HostTrouble::Clear => return Err(exit::in_clear(&error)),
         Err(error) => {
             let icmp = icmp_says(server).await;
             checks.extend(judge::of_trouble(&error, icmp.as_deref(), tcp.is_ok()));
@@ -141,7 +144,10 @@ impl<'a> Patient<'a> {
         let keys = args.keys.load()?;
         let keyed = keys.is_some();
         let driver = args.network.driver(any).keys(keys);
-        let config = ClientConfig::default().driver(driver).timeout(args.network.timeout);
+        let config = ClientConfig::default()
+            .insecure(args.keys.insecure)
+            .driver(driver)
+            .timeout(args.network.timeout);
         let mut unfragmented = config.clone();
         unfragmented.driver.socket.unfragmented = true;
         let client = Client::new(unfragmented).map_err(|error| exit::of_start(&error))?;

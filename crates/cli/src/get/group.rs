@@ -161,7 +161,10 @@ impl Group {
         into: &Destination,
         updates: Updates,
     ) -> (Fetched, BTreeSet<String>, BTreeSet<String>) {
+        // The names are those that were asked for.
         let options = TreeOptions::new(self.directory.clone())
+            .allow_odd_names(true)
+            .allow_hidden(true)
             .level(true)
             .existing(into.existing)
             .filter(filter(self))

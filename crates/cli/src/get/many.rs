@@ -88,6 +88,7 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     args.keys.warn_client();
     let driver = args.network.driver(any).keys(args.keys.load()?);
     let config = ClientConfig::default()
+        .insecure(args.keys.insecure)
         .driver(driver)
         .timeout(args.network.timeout)
         .further_addresses(args.network.further_addresses());

@@ -11,6 +11,7 @@ use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
 use wellspring_console::units::{bit_rate, bytes, seconds};
 use wellspring_console::usage::{cpu_seconds, peak_memory};
+use wellspring_net::store::tree::listing::SkipReason;
 
 use crate::exit;
 use crate::keys::KeyArgs;
@@ -22,6 +23,8 @@ use crate::tree_args::{TreeArgs, show, skipped_json, skipped_text};
 pub struct Fetch<'a> {
     pub tree: &'a TreeArgs,
     pub atomic: bool,
+    pub allow_odd_names: bool,
+    pub allow_hidden: bool,
     pub output: Option<&'a Path>,
     pub cut: &'a CutArgs,
     pub keys: &'a KeyArgs,
@@ -38,6 +41,7 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
     args.keys.warn_client();
     let driver = args.network.driver(any).keys(args.keys.load()?);
     let config = ClientConfig::default()
+        .insecure(args.keys.insecure)
         .driver(driver)
         .timeout(args.network.timeout)
         .further_addresses(args.network.further_addresses());
@@ -49,6 +53,8 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
         .options(TreeOptions::new(from.directory.clone()))?
         .cut(args.cut.for_scdp()?)
         .atomic(args.atomic)
+        .allow_odd_names(args.allow_odd_names)
+        .allow_hidden(args.allow_hidden)
         .updates(display.updates());
     let shows = args.tree.dry_run && !quiet && !args.report.json;
     let hear = Arc::new(move |change: TreeChange| show(&change, "fetch", shows));
@@ -117,6 +123,13 @@ fn summary(output: &str, report: &TreeReport, dry: bool) -> String {
         text.push_str(&format!("listed {} times: it changed meanwhile\n", report.listed_again + 1));
     }
     text.push_str(&skipped_text(&report.skipped, report.skipped_count));
+    for (reason, flag) in
+        [(SkipReason::Odd, "--allow-odd-names"), (SkipReason::Hidden, "--allow-hidden")]
+    {
+        if report.skipped.iter().any(|(_, why)| *why == reason) {
+            text.push_str(&format!("{flag} takes such names\n"));
+        }
+    }
     text
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::lab::{WELLSPRING, run as setup, skip};
-use crate::support::{Place, program, random_bytes, run, text};
+use crate::support::{Place, in_clear, program, random_bytes, run, text};
 
 /// A report, and the exit status.
 struct Report {
@@ -281,6 +281,7 @@ impl Routed {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.space(part), program]);
         command.env("WELLSPRING_KEYS", "").env("WELLSPRING_CONFIG", "");
+        in_clear(&mut command);
         command
     }
 

@@ -241,3 +241,94 @@ fn a_key_that_others_can_read_is_not_used() {
     let nothing = of(&place.path("other"), &["key", "trust", "a", "wpub-00", "--read"]);
     assert_eq!(nothing.status, 2);
 }
+
+#[test]
+fn without_keys_no_command_speaks_to_another_machine_unless_told_to() {
+    let place = Place::new();
+    let (file, out, empty) = (place.path("secret"), place.path("out"), place.dir("empty"));
+    std::fs::write(&file, b"secret").expect("written");
+    // An address of a network for documentation, where nobody answers.
+    let (host, object, tree) = ("192.0.2.1:9", "192.0.2.1:9/object", "192.0.2.1:9/tree/");
+    let commands = [
+        &["get", object, "-o", text(&out)][..],
+        &["get", "--protocol", "lttp", object, "-o", text(&out)],
+        &["get", tree, "-o", text(&out)],
+        &["get", object, "192.0.2.1:9/other", "-o", text(&out)],
+        &["put", text(&file), host],
+        &["put", text(&empty), host],
+        &["ls", tree],
+        &["stat", object],
+        &["stat", tree],
+        &["verify", text(&empty), tree],
+        &["doctor", host],
+    ];
+    for arguments in commands {
+        let mut command = program();
+        // As where nobody has a home, and where it holds no keys.
+        match arguments.len() % 2 {
+            0 => command.env_remove("HOME").env_remove("XDG_CONFIG_HOME"),
+            _ => command.env("XDG_CONFIG_HOME", &empty),
+        };
+        command.env_remove("WELLSPRING_KEYS").args(arguments).args(["--timeout", "0.2"]);
+        let refused = run(&mut command);
+        assert_eq!(refused.status, 2, "{arguments:?}: {}", refused.err);
+        for part in ["another machine", "wellspring key new", "key trust", "--insecure"] {
+            assert!(refused.err.contains(part), "{arguments:?}: {}", refused.err);
+        }
+        let told = run(command.arg("--insecure"));
+        assert!(![0, 2].contains(&told.status), "{arguments:?}: {}", told.err);
+        assert!(told.err.contains("WARNING"), "{arguments:?}: {}", told.err);
+    }
+    assert!(!out.join("object").exists());
+    let mut by_variable = program();
+    by_variable.env("WELLSPRING_STAT_INSECURE", "1").args(["stat", object, "--timeout", "0.2"]);
+    assert_eq!(run(&mut by_variable).status, 4);
+}
+
+#[test]
+fn whom_a_host_trusts_is_of_no_use_without_a_key_of_its_own() {
+    let place = Place::new();
+    let (server, client) = (place.path("s/keys"), place.path("c/keys"));
+    let server_key = new_key(&server);
+    let serving = place.serve(&place.replica("served", b"x"), &[]);
+    done(&client, &["key", "trust", "server", &server_key, "--serve"]);
+    let object = format!("{}/object", serving.address);
+    let out = place.path("out");
+    let get = ["get", &object, "-o", text(&out)];
+    for (keys, home) in [(Some(&client), None), (None, Some(place.path("c")))] {
+        let mut command = program();
+        match (keys, &home) {
+            (Some(keys), _) => command.env("WELLSPRING_KEYS", keys),
+            (None, _) => command.env_remove("WELLSPRING_KEYS"),
+        };
+        if let Some(home) = &home {
+            std::fs::rename(&client, home.join("wellspring")).expect("renamed");
+            command.env("XDG_CONFIG_HOME", home);
+        }
+        let refused = run(command.args(get));
+        let says = refused.err.contains("no key of this host") && refused.err.contains("key new");
+        assert!(refused.status == 2 && says, "{}", refused.err);
+    }
+    new_key(&place.path("c/wellspring"));
+}
+
+#[test]
+fn a_folder_without_a_name_is_no_right_to_everything() {
+    let place = Place::new();
+    let keys = place.path("keys");
+    let key = new_key(&place.path("other"));
+    for right in ["--put=", "--read=", "--put=/", "--read=//"] {
+        let refused = of(&keys, &["key", "trust", "alice", &key, "--serve", right]);
+        assert_eq!(refused.status, 2, "{right}: {}", refused.err);
+        assert!(
+            refused.err.contains(right) && refused.err.contains("without a name"),
+            "{}",
+            refused.err
+        );
+    }
+    let all = done(&keys, &["key", "trust", "alice", &key, "--read", "--put=in"]);
+    assert!(all.contains("read put=in"), "{all}");
+    std::fs::write(keys.join("trusted"), format!("peer alice {key} read put=")).expect("written");
+    let refused = of(&keys, &["key", "show"]);
+    assert!(refused.status == 1 && refused.err.contains("line 1: `put=`"), "{}", refused.err);
+}

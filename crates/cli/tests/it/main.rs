@@ -31,6 +31,7 @@ mod support;
 mod switch;
 mod terminal;
 mod top;
+mod tree_names;
 mod trees;
 mod tutorial;
 mod ui;

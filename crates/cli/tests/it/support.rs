@@ -24,6 +24,13 @@ pub fn program() -> Command {
     command
 }
 
+/// Lets a client speak to other machines without keys.
+pub fn in_clear(command: &mut Command) {
+    for client in ["GET", "PUT", "LS", "STAT", "VERIFY", "DOCTOR"] {
+        command.env(format!("WELLSPRING_{client}_INSECURE"), "1");
+    }
+}
+
 /// A directory for one test, with a cache of digests of its own.
 pub struct Place {
     pub home: tempfile::TempDir,

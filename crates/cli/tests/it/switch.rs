@@ -10,6 +10,7 @@ use serde_json::Value;
 use wellspring_testkit::wait::wait_until;
 
 use crate::lab::{PATIENCE, WELLSPRING, make_plain, run, skip, spawn_inside};
+use crate::support::in_clear;
 
 /// Hosts around a switch, the first of which fetches or puts.
 struct Star {
@@ -72,6 +73,7 @@ impl Star {
     fn inside(&self, space: &str, program: &str) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", space, program]);
+        in_clear(&mut command);
         command
     }
 

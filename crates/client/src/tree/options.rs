@@ -1,5 +1,6 @@
 //! Options and account of a tree that is fetched.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::super::{Cut, FetchOptions, Updates};
@@ -33,6 +34,10 @@ pub struct TreeOptions {
     pub keeps: Keeps,
     /// What of the tree is fetched.
     pub filter: TreeFilter,
+    /// Take names, too, that begin with a dash, or hold characters that are invisible or turn the direction of writing.
+    pub allow_odd_names: bool,
+    /// Take names that begin with a dot into the user's home directory, too. Other directories get them in any case.
+    pub allow_hidden: bool,
     /// How objects are cut.
     pub cut: Cut,
     /// Where updates go. They are of all the bytes together.
@@ -50,6 +55,8 @@ setters! {
         checksum: bool,
         keeps: Keeps,
         filter: TreeFilter,
+        allow_odd_names: bool,
+        allow_hidden: bool,
         cut: Cut,
         updates: Updates,
     }
@@ -68,9 +75,23 @@ impl TreeOptions {
             checksum: false,
             keeps: Keeps::default(),
             filter: TreeFilter::default(),
+            allow_odd_names: false,
+            allow_hidden: false,
             cut: Cut::default(),
             updates: Updates::default(),
         }
+    }
+
+    /// The same into that directory: its names are the servers' choice.
+    pub(super) fn into_directory(&self, directory: &Path) -> Self {
+        let mut options = self.clone();
+        if !self.allow_odd_names {
+            options.filter = options.filter.without_odd();
+        }
+        if !self.allow_hidden && is_home(directory) {
+            options.filter = options.filter.without_hidden();
+        }
+        options
     }
 
     /// What is to be done here.
@@ -110,6 +131,12 @@ impl TreeOptions {
         options.longest = longest;
         options
     }
+}
+
+/// Whether it is the user's home directory, where programs look for what they are to do.
+fn is_home(directory: &Path) -> bool {
+    let home = std::env::home_dir().and_then(|home| home.canonicalize().ok());
+    home.is_some() && directory.canonicalize().ok() == home
 }
 
 /// Account of a tree that is in place.

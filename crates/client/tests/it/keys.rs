@@ -31,7 +31,7 @@ fn object() -> Vec<u8> {
 
 fn folders(name: &str) -> Folders {
     let mut folders = Folders::NONE;
-    folders.add(name);
+    folders.add(name).expect("a name");
     folders
 }
 

@@ -417,7 +417,7 @@ fn a_key_that_is_taken_away_after_its_handshake_is_sent_no_part() {
 
 fn folder(name: &str) -> Folders {
     let mut folders = Folders::NONE;
-    folders.add(name);
+    folders.add(name).expect("a name");
     folders
 }
 

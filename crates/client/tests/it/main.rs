@@ -5,6 +5,7 @@ mod control_keys;
 mod gone_hosts;
 mod group_keys;
 mod homes;
+mod in_clear;
 mod keyrings;
 mod keys;
 mod late_hosts;

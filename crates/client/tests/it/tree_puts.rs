@@ -414,7 +414,7 @@ fn the_right_to_put_into_a_folder_is_what_it_takes() {
     let (here, there) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
     make_tree(here.path());
     let mut put = Folders::NONE;
-    put.add("t");
+    put.add("t").expect("a name");
     let (client, server) = (PrivateKey::generate(), PrivateKey::generate());
     let peer = |name: &str, key, rights| Peer {
         name: name.to_owned(),

@@ -81,6 +81,8 @@ pub enum AskError {
     Nonsense,
     /// Keys are in the way.
     Keys(KeyTrouble),
+    /// It is another machine, and this host has no keys: nothing was sent.
+    Clear,
     /// Our driver has stopped.
     Stopped,
 }
@@ -103,6 +105,7 @@ impl AskError {
             } => HostTrouble::NoRoom,
             AskError::Refused { code: RefusalCode::Changed, .. } => HostTrouble::Changed,
             AskError::Keys(_) => HostTrouble::Keys,
+            AskError::Clear => HostTrouble::Clear,
             AskError::Refused { .. } | AskError::Nonsense | AskError::Stopped => HostTrouble::Other,
         }
     }
@@ -118,6 +121,9 @@ impl fmt::Display for AskError {
             AskError::Refused { code, text } if text.is_empty() => write!(f, "refused: {code}"),
             AskError::Refused { text, .. } => write!(f, "refused: {text}"),
             AskError::Keys(trouble) => trouble.fmt(f),
+            AskError::Clear => f.write_str(
+                "it is another machine, and this one has no keys: nothing is sent in clear unasked",
+            ),
             AskError::Nonsense => f.write_str("an answer that makes no sense"),
             AskError::Stopped => f.write_str("the socket is closed"),
         }

@@ -36,7 +36,9 @@ pub use stale::{Cleaned, PartLimits, clean, remove_stale_parts, remove_stale_par
 pub use write_back::WriteBack;
 
 pub(crate) use beneath::{open_directory_beneath, split_path};
-pub(crate) use name::{NEXT_TREE, UNSYNCED, is_reserved, name_of_next, part_file_name};
+pub(crate) use name::{
+    NEXT_TREE, UNSYNCED, check_plain, is_reserved, name_of_next, part_file_name,
+};
 pub(crate) use stale::{claim, is_left_to_take_up, lock_left, visit_below};
 
 #[cfg(test)]

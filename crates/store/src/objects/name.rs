@@ -146,13 +146,7 @@ impl ObjectName {
     /// # Errors
     /// [`NameError::Dash`] or [`NameError::Invisible`].
     pub fn check_plain(&self) -> Result<(), NameError> {
-        if self.0.split('/').any(|component| component.starts_with('-')) {
-            return Err(NameError::Dash);
-        }
-        if self.0.chars().any(is_invisible) {
-            return Err(NameError::Invisible);
-        }
-        Ok(())
+        self.0.split('/').try_for_each(check_plain)
     }
 
     /// The name as text.
@@ -182,6 +176,17 @@ impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Checks that a component of a name is not made to deceive people or programs.
+pub(crate) fn check_plain(component: &str) -> Result<(), NameError> {
+    if component.starts_with('-') {
+        return Err(NameError::Dash);
+    }
+    if component.chars().any(is_invisible) {
+        return Err(NameError::Invisible);
+    }
+    Ok(())
 }
 
 /// Format characters, fillers and tags (Unicode's default ignorable code points), the controls of the

@@ -5,22 +5,58 @@ use std::sync::Arc;
 
 use wellspring_tree::{Content, Entry, SkipReason};
 
+use crate::objects::check_plain;
+
 /// Says whether what has a path in a tree belongs to what is moved. Of a directory that does not,
 /// nothing does.
-#[derive(Clone)]
-pub struct TreeFilter(Option<Arc<Belongs>>);
+#[derive(Clone, Default)]
+pub struct TreeFilter {
+    /// Absent: everything.
+    chosen: Option<Arc<Belongs>>,
+    leaves_odd: bool,
+    leaves_hidden: bool,
+}
 
 type Belongs = dyn Fn(&str, bool) -> bool + Send + Sync;
 
 impl TreeFilter {
     /// By a function of the path, and whether that is of a directory.
     pub fn by(belongs: impl Fn(&str, bool) -> bool + Send + Sync + 'static) -> Self {
-        TreeFilter(Some(Arc::new(belongs)))
+        TreeFilter { chosen: Some(Arc::new(belongs)), ..TreeFilter::default() }
+    }
+
+    /// Without names that are made to deceive people or programs.
+    #[must_use]
+    pub fn without_odd(self) -> Self {
+        TreeFilter { leaves_odd: true, ..self }
+    }
+
+    /// Without names that begin with a dot.
+    #[must_use]
+    pub fn without_hidden(self) -> Self {
+        TreeFilter { leaves_hidden: true, ..self }
+    }
+
+    /// Why something is left out that was chosen, if it is for its name.
+    pub(super) fn refuses(&self, path: &str, is_directory: bool) -> Option<SkipReason> {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let reason = if self.leaves_odd && check_plain(name).is_err() {
+            SkipReason::Odd
+        } else if self.leaves_hidden && name.starts_with('.') {
+            SkipReason::Hidden
+        } else {
+            return None;
+        };
+        self.is_chosen(path, is_directory).then_some(reason)
+    }
+
+    fn is_chosen(&self, path: &str, is_directory: bool) -> bool {
+        self.chosen.as_ref().is_none_or(|belongs| belongs(path, is_directory))
     }
 
     /// Whether what has that path belongs, where its directory does.
     pub fn belongs(&self, path: &str, is_directory: bool) -> bool {
-        self.0.as_ref().is_none_or(|belongs| belongs(path, is_directory))
+        self.is_chosen(path, is_directory) && self.refuses(path, is_directory).is_none()
     }
 
     /// Whether something that is skipped, and may be a directory that cannot be looked into, may have been asked for.
@@ -29,21 +65,14 @@ impl TreeFilter {
         self.belongs(path, false) || may_be_directory && self.belongs(path, true)
     }
 
-    /// Whether everything belongs.
+    /// Whether everything belongs, but for odd names: what has one here is nobody's either.
     pub fn is_everything(&self) -> bool {
-        self.0.is_none()
+        self.chosen.is_none() && !self.leaves_hidden
     }
 
     /// Entries are asked for from the first one on.
     pub fn walk(&self) -> FilterWalk {
         FilterWalk { filter: self.clone(), outside: None }
-    }
-}
-
-impl Default for TreeFilter {
-    /// Everything.
-    fn default() -> Self {
-        TreeFilter(None)
     }
 }
 
@@ -62,6 +91,13 @@ pub struct FilterWalk {
 }
 
 impl FilterWalk {
+    /// Why the entry, which does not pass, is left out, if it is for its name alone and not for that of its directory.
+    pub(super) fn refuses(&self, entry: &Entry<'_>) -> Option<SkipReason> {
+        let is_uppermost = self.outside.as_deref() == Some(entry.path);
+        let is_directory = entry.content == Content::Directory;
+        self.filter.refuses(entry.path, is_directory).filter(|_| is_uppermost)
+    }
+
     /// Whether the entry belongs to it. What is skipped does if a file or a directory of that name would: nothing below
     /// it may be taken for missing.
     pub fn passes(&mut self, entry: &Entry<'_>) -> bool {

@@ -299,6 +299,9 @@ impl Maker {
                 self.plan.leaves_doubts |= here.is_some_and(|here| self.is_doubtful(&here));
             }
             if !passes {
+                if let Some(reason) = there.and_then(|there| self.plan.filter.refuses(&there)) {
+                    self.skip(entry.path, reason);
+                }
                 return Ok(());
             }
             let Some(there) = there else { return self.surplus(&entry) };
@@ -352,6 +355,15 @@ impl Maker {
         Ok(())
     }
 
+    /// Notes something that the tree has and that is left out.
+    fn skip(&mut self, path: &str, reason: SkipReason) {
+        self.plan.skipped_count += 1;
+        if self.plan.skipped.len() < SKIPPED_KEPT {
+            self.plan.skipped.push((path.to_owned(), reason));
+        }
+        (self.plan.hear)(TreeChange::Skipped(path.to_owned(), reason));
+    }
+
     /// Something that the tree has; `place` gives its number among the files, and where the listing
     /// stands before it.
     fn entry(
@@ -363,11 +375,7 @@ impl Maker {
         let path = there.path;
         if let Content::Skipped(reason) = there.content {
             if self.options.filter.may_want(path, reason) {
-                self.plan.skipped_count += 1;
-                if self.plan.skipped.len() < SKIPPED_KEPT {
-                    self.plan.skipped.push((path.to_owned(), reason));
-                }
-                (self.plan.hear)(TreeChange::Skipped(path.to_owned(), reason));
+                self.skip(path, reason);
             }
             // What lies here under that name is not surplus, nor what is in it.
             if here.is_some_and(|here| here.content == Content::Directory) {

@@ -352,3 +352,10 @@ fn a_request_of_another_version_is_recognised_and_can_be_answered_in_that_versio
     set_version(&mut bytes, VERSION);
     assert_eq!(parse(&bytes), Ok(Parsed::Reply { nonce: 77, reply: refusal }));
 }
+
+#[test]
+fn a_secret_is_not_shown() {
+    let key = GroupKey { session: SessionId(7), generation: 1, suite: 2, secret: &[165; 32] };
+    let shown = std::format!("{:?}", Request::GroupKey(key));
+    assert!(!shown.contains("165") && shown.contains("generation 1"), "{shown}");
+}
