@@ -157,7 +157,7 @@ struct Keys {
 static KEYS: LazyLock<Keys> = LazyLock::new(|| {
     let quota = format!("max-sessions={MAX_SESSIONS} max-files=3").parse().expect("a quota");
     let (mut keyring, mut folder) = (Keyring::new(), Folders::NONE);
-    folder.add("folder");
+    folder.add("folder").expect("a name");
     let some = Rights { read: folder, ..Rights::default() };
     let rights = [Rights { serve: false, ..Rights::all() }, some, Rights::default()];
     let mut number = 0;

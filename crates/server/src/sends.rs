@@ -65,7 +65,10 @@ impl Wanted<'_> {
 
     /// Symbols that are pushed before anybody asks for one.
     fn pushed(&self) -> u64 {
-        self.scdp.map_or(0, |start| start.geometry.initial_window.into())
+        match self.by {
+            By::Scdp(start) => start.geometry.initial_window.into(),
+            By::Ndp(_) => 0,
+        }
     }
 
     fn epoch(&self) -> u8 {
