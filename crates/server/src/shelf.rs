@@ -9,7 +9,7 @@ use crate::store::tree::listing::MAX_LISTING_LEN;
 
 /// Kept at one time, at most.
 const MAX_KEPT: usize = 1_024;
-/// Of these for one address, if others need the room.
+/// Of these for one address, if others need the space.
 const SHARE: usize = 64;
 /// Longest one that is not long \[bytes\].
 const MAX_SHORT: usize = 16 << 20;
@@ -22,7 +22,7 @@ const LONG: Room = Room { len: MAX_LISTING_LEN, share: 64 << 20 };
 struct Room {
     /// Of all together.
     len: usize,
-    /// Of one address, if others need the room.
+    /// Of one address, if others need the space.
     share: usize,
 }
 
@@ -45,7 +45,7 @@ impl<T> Kept<T> {
     }
 }
 
-/// All the room is in use.
+/// All the space is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct NoRoom;
 
@@ -111,7 +111,7 @@ impl<T> Shelf<T> {
             *bytes += if alike(&kept) { kept.len } else { 0 };
             *count += 1;
         }
-        // Nothing goes if that does not help; and an address can keep no more than half of the room for itself.
+        // Nothing goes if that does not help; and an address can keep no more than half of the space for itself.
         let used = |of: Option<IpAddr>| -> usize {
             let used = self.0.iter().filter(|kept| alike(kept) && kept.is_in_use());
             used.filter(|kept| of.is_none_or(|of| of == kept.of)).map(|kept| kept.len).sum()
