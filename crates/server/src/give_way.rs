@@ -1,4 +1,4 @@
-//! Which send ends for one that finds no place.
+//! Choice of the send that ends for one that finds no place.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

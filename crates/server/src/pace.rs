@@ -1,4 +1,4 @@
-//! How fast an object must come to be worth the space that is held for it.
+//! Pace at which an object must come to be worth the space that is held for it.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What one client, or one object that hardly comes, has of what a server can take.
+//! Bounds on what one client, or one object that hardly comes, has of what a server can take.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
