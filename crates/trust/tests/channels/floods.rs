@@ -1,4 +1,4 @@
-//! What one host sends without an end, beside others that are honest.
+//! Floods of one host beside others that are honest.
 
 use super::*;
 
