@@ -400,7 +400,7 @@ mod tests {
         assert_eq!(message_kind([0x16, 0, 0, 4]), Err(ParseError::UnknownVersion(1)));
         assert_eq!(message_kind(*b"GET "), Err(ParseError::UnknownVersion(4)));
         assert_eq!(message_kind([0x26, 1, 0, 4]), Err(ParseError::BadField("reserved")));
-        assert_eq!(message_kind([0x26, 0, 4, 0x1f]), Err(ParseError::BadField("length")));
+        assert_eq!(message_kind([0x26, 0, 4, 0x23]), Err(ParseError::BadField("length")));
         assert_eq!(message_kind([0x26, 0, 0, 4]), Ok((6, 4)));
         assert_eq!(parse_message(8, &[]), Err(ParseError::UnknownKind(8)));
         assert_eq!(parse_message(4, &[0; 5]), Err(ParseError::BadField("length")));
