@@ -71,7 +71,7 @@ impl Client {
         directory: &Path,
         hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
     ) -> Result<TreeReport, TreeError> {
-        let options = &options.into_directory(directory);
+        let options = &options.for_directory(directory);
         if !options.atomic || options.dry_run {
             let fetched = self.fetch_into(hosts, options, (directory, None), hear).await?;
             return Ok(fetched.0);

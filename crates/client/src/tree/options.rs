@@ -83,7 +83,7 @@ impl TreeOptions {
     }
 
     /// The same into that directory: its names are the servers' choice.
-    pub(super) fn into_directory(&self, directory: &Path) -> Self {
+    pub(super) fn for_directory(&self, directory: &Path) -> Self {
         let mut options = self.clone();
         if !self.allow_odd_names {
             options.filter = options.filter.without_odd();
