@@ -248,4 +248,6 @@ def of(results, name):
     """The same results, with another quantity as their value; peers that have none are left out, and ours has failed without."""
     ours = {label(build) for build in BUILDS}
     of_one = lambda result: {**result, "value": result.get(name), "rounds": [each for each in result.get("each", {}).get(name, []) if each is not None]}
+    results = {who: result if result["value"] is None or result.get(name) is not None else {**result, "note": "too short to tell"}
+               for who, result in results.items()}
     return {who: of_one(result) for who, result in results.items() if result["value"] is None or name in result or who in ours}

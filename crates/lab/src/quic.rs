@@ -128,7 +128,7 @@ fn failed(what: &str, error: &dyn Error) -> Failed {
     Failed::other(format!("{what}: {}", said.join(": ")))
 }
 
-/// A socket of this host, with the room that ours has.
+/// A socket of this host, with buffers as large as ours.
 fn endpoint(bind: SocketAddr, server: Option<ServerConfig>) -> Result<Endpoint, Failed> {
     let at = |error: io::Error| Failed::system(bind, &error);
     let socket = UdpSocket::bind(bind).map_err(at)?;
