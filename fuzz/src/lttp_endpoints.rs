@@ -114,7 +114,9 @@ impl Host {
             0 => self.command(Command::Offer { session, client: peer, transfer_len: number(a, b) }),
             1 => {
                 let parameters = parameters(rest);
-                self.command(Command::OfferCut { session, client: peer, parameters });
+                let peer_timeout = Duration::from_secs(1 + u64::from(d % 60));
+                let client = peer;
+                self.command(Command::OfferCut { session, client, parameters, peer_timeout });
             }
             2 => self.command(Command::Request { session, server: peer }),
             3 => {
@@ -235,7 +237,7 @@ impl Host {
     fn finish(&mut self, work: Work, how: u8, more: u32) {
         let Work::Finish { session, sbn, .. } = work;
         let done = match how % 4 {
-            0 => WorkDone::NeedMore { session, sbn },
+            0 => WorkDone::NeedMore { session, sbn, more },
             1 => WorkDone::Wrong { session, sbn, more },
             _ => WorkDone::Finished { session, sbn },
         };
