@@ -237,7 +237,7 @@ fn an_incast_through_one_queue_and_more_loss_arrives_whole() {
     let out = place.path("out");
     let servers: Vec<&Server> = servers.iter().collect();
     let from = object_at(&servers);
-    let loss = ["--timeout", "50", "--inject-loss", "0.01"];
+    let loss = ["--timeout", "50", "--inject-loss", "0.01", "--insecure"];
     let arguments = [&["get", "--protocol", "lttp", &from, "-o", text(&out)][..], &loss].concat();
     Transfer::start_by(link.program_in("c"), &arguments).end().success();
     assert!(std::fs::read(&out).expect("read") == bytes);

@@ -178,10 +178,11 @@ impl Worker {
 
     fn finish(&mut self, finish: &mut Finish) -> io::Result<BlockResult> {
         let (block, sink) = (&mut finish.block, &finish.sink);
-        if finish.decode && !block.decoded {
-            if let Decoded::NeedMore(more) = self.codecs.decode(block, &finish.missing)? {
-                return Ok(BlockResult::NeedMore(more));
-            }
+        if finish.decode
+            && !block.decoded
+            && let Decoded::NeedMore(more) = self.codecs.decode(block, &finish.missing)?
+        {
+            return Ok(BlockResult::NeedMore(more));
         }
         block.decoded = true;
         let offset = block.offset;
