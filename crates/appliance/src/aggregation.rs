@@ -44,6 +44,8 @@ const LONGEST: usize = 65_536;
 pub struct AggregationStatus {
     /// Whether small packets are taken now.
     pub taking: bool,
+    /// Whether the peer was heard lately: what it sends is unpacked.
+    pub peer_alive: bool,
     /// Towards the peer.
     pub sent: BundleCounters,
     /// From the peer.
@@ -195,7 +197,7 @@ impl Work {
                     self.bundler.hello(&hello, &mut self.out);
                 }
                 self.follow(now);
-                *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.status();
+                *shared.lock().unwrap_or_else(PoisonError::into_inner) = self.status(now);
             }
             for datagram in self.out.iter() {
                 // What the kernel refuses is lost, as on the way.
@@ -304,9 +306,10 @@ impl Work {
         sys::wait_any(&from, due.min(at_most).min(WAIT));
     }
 
-    fn status(&self) -> AggregationStatus {
+    fn status(&self, now: Instant) -> AggregationStatus {
         AggregationStatus {
             taking: self.tun.as_ref().is_some_and(Tun::is_up),
+            peer_alive: self.other.is_heard(now),
             sent: *self.bundler.counters(),
             received: *self.unbundler.counters(),
             refused: self.refused,

@@ -48,10 +48,15 @@ impl BundlePeer {
         let is_long = self.hellos.is_multiple_of(LONG_EVERY);
         self.hellos = self.hellos.wrapping_add(1);
         BundleHello {
-            hears: session.filter(|_| within(self.heard, now, SILENCE)),
+            hears: session.filter(|_| self.is_heard(now)),
             hears_long: within(self.heard_long, now, LONG_SILENCE),
             is_long,
         }
+    }
+
+    /// Whether it was heard lately: what it sends is unpacked.
+    pub(crate) fn is_heard(&self, now: Instant) -> bool {
+        within(self.heard, now, SILENCE)
     }
 
     /// Whether it takes what is sent to it: it says so, and said so lately.

@@ -238,7 +238,7 @@ pub fn to_json(status: &Status) -> Value {
             "kept": cache.kept, "asked": cache.asked, "resent": cache.found,
         })),
         "bundles": status.aggregation.map(|aggregation| json!({
-            "taking": aggregation.taking,
+            "taking": aggregation.taking, "peer_alive": aggregation.peer_alive,
             "sent": aggregation.sent.bundles, "packets_sent": aggregation.sent.packets,
             "too_long": aggregation.sent.too_long,
             "received": aggregation.received.bundles, "packets_received": aggregation.received.packets,

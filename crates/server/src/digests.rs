@@ -164,12 +164,14 @@ impl Digests {
         if size == 0 {
             return Known::Digest(Digest::of_nothing());
         }
-        if let Some(digest) = self.lock().verified(&fingerprint, crate::clock::now()) {
+        let mut jobs = self.lock();
+        if let Some(digest) = jobs.verified(&fingerprint, crate::clock::now()) {
             return Known::Digest(digest);
         }
         if size > AT_ONCE {
-            return self.run(file, fingerprint, Begin::of(of), Purpose::Verify);
+            return self.run(jobs, file, fingerprint, Begin::of(of), Purpose::Verify);
         }
+        drop(jobs);
         self.computed.fetch_add(1, Ordering::Relaxed);
         let (began, since) = (crate::clock::time_of_day(), crate::clock::now());
         match hash_file(file, size, &HashProgress::default()) {
@@ -203,12 +205,13 @@ impl Digests {
         if fingerprint.size() == 0 {
             return Known::Digest(Digest::of_nothing());
         }
+        let jobs = self.lock();
         if let Some(digest) = self.cache.get(&fingerprint) {
             self.known.fetch_add(1, Ordering::Relaxed);
             return Known::Digest(digest);
         }
         let Some(begin) = begin else { return Known::Unknown };
-        self.run(file, fingerprint, begin, Purpose::Learn)
+        self.run(jobs, file, fingerprint, begin, Purpose::Learn)
     }
 
     /// A page of a file's manifest. `None`: it would have to be computed, on behalf of nobody, or is being computed.
@@ -230,13 +233,15 @@ impl Digests {
             self.manifests.learn(digest, sections);
             return self.manifests.page(digest, size, page, readable);
         }
-        self.run(file, fingerprint, Begin::of(of), Purpose::Learn);
+        self.run(self.lock(), file, fingerprint, Begin::of(of), Purpose::Learn);
         Ok(None)
     }
 
-    /// Has a file hashed in the background, unless that is under way.
+    /// Has a file hashed in the background, unless that is under way. The lock is the one under which it was not known: what
+    /// has just been read is not read once more.
     fn run(
         self: &Arc<Self>,
+        mut jobs: MutexGuard<'_, Jobs>,
         file: &File,
         fingerprint: Fingerprint,
         begin: Begin<'_>,
@@ -246,7 +251,6 @@ impl Digests {
             Ok(file) => file,
             Err(error) => return Known::Failed(error.to_string()),
         };
-        let mut jobs = self.lock();
         if let Some(reason) = jobs.failed.remove(&fingerprint) {
             return Known::Failed(reason);
         }

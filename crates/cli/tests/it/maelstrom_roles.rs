@@ -157,6 +157,11 @@ fn taking(lab: &Lab, part: &str) -> bool {
     lab.status(part).pointer("/bundles/taking").is_some_and(|taking| taking == true)
 }
 
+/// Whether an appliance hears what the other one puts together.
+fn unpacking(lab: &Lab, part: &str) -> bool {
+    lab.status(part).pointer("/bundles/peer_alive").is_some_and(|alive| alive == true)
+}
+
 /// Sends from one host to the other; gives back what the receiver says.
 fn transfer(lab: &Lab, what: &str) -> String {
     let receiver = lab.host(HOST, "hb", &format!("receive-{what}"));
@@ -220,7 +225,7 @@ fn a_group_of_one_site_is_heard_at_the_other() {
     assert!(transfer(&lab, "group").contains("seen 0 "), "no router carries it");
     lab.start_appliance_with("aa", "aa", "10.82.0.2", &["--multicast", GROUP]);
     lab.start_appliance_with("ab", "ab", "10.82.0.1", &["--multicast", GROUP]);
-    lab.wait_for_peers();
+    lab.wait_until("bundles are unpacked", |lab| unpacking(lab, "aa") && unpacking(lab, "ab"));
     let half = SMALL / 2;
     assert_heard(&lab, &transfer(&lab, "group"), half, 0);
     assert_eq!(lab.number("aa", "/bundles/packets_sent"), half, "{}", lab.status("aa"));
@@ -229,7 +234,7 @@ fn a_group_of_one_site_is_heard_at_the_other() {
     // Another group is nobody's business.
     lab.kill("ab");
     lab.start_appliance_with("ab", "ab", "10.82.0.1", &["--multicast", "239.82.0.2"]);
-    lab.wait_until("an appliance", |lab| lab.status("ab")["name"] == "ab");
+    lab.wait_until("bundles are unpacked", |lab| unpacking(lab, "ab"));
     assert!(transfer(&lab, "group").contains("seen 0 "));
     // The first repairs that a new life hears bring back some that were there before it.
     let refused = lab.number("ab", "/bundles/refused");
