@@ -19,6 +19,17 @@ impl Handler {
         self.reply(message, nonce, &Reply::Addresses { addresses });
     }
 
+    /// Sends to the client of a put where it is now, if that has changed: its key shows who it is.
+    pub(super) fn follow_client(&self, session: SessionId, owner: Owner) {
+        let moved = lock(&self.puts).follow(session, owner);
+        if let Some(before) = moved {
+            // A driver that has stopped has ended its sessions.
+            let _ = self.handle.move_peer(before, owner.client);
+            // The object's manifest is asked for there.
+            self.requester.add_route(before, owner.client, 0);
+        }
+    }
+
     /// Answers a request to use another path. It comes by that path, whose address the cookie proves.
     pub(super) fn add_path(
         &self,

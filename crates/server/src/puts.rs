@@ -157,6 +157,22 @@ impl Put {
         Owner { client: self.client, key: self.key }
     }
 
+    /// Whether it is that client's: by the address and the key, or, since a NAT may give a client another port at any
+    /// time, by the key alone where there are keys.
+    fn is_of(&self, Owner { client, key }: Owner) -> bool {
+        self.key == key && (self.is_at(client) || self.has_moved(client))
+    }
+
+    fn is_at(&self, client: SocketAddr) -> bool {
+        self.client == client || self.others.contains(&client)
+    }
+
+    /// Whether who shows its key at that address has moved there. Not to another host: a cluster's members have one key.
+    fn has_moved(&self, client: SocketAddr) -> bool {
+        let is_same_host = self.client.ip() == client.ip();
+        self.key.is_some() && is_same_host && self.group.is_none() && !self.is_at(client)
+    }
+
     /// The session has begun.
     pub(super) fn begin(
         &mut self,
@@ -269,14 +285,21 @@ impl Puts {
         true
     }
 
+    /// The client of a session speaks from that address: where it was before, if it has moved there while it sends.
+    pub(super) fn follow(&mut self, session: SessionId, owner: Owner) -> Option<SocketAddr> {
+        let put = self.all.get_mut(&session)?;
+        let is_receiving = matches!(put.stage, Stage::Receiving(..));
+        let moves = is_receiving && put.key == owner.key && put.has_moved(owner.client);
+        moves.then(|| std::mem::replace(&mut put.client, owner.client))
+    }
+
     /// Answers how far an object is; nothing to who is not known to have offered it.
     pub(super) fn status(&self, session: SessionId, owner: Owner) -> Option<Reply<'static>> {
         let Some(put) = self.all.get(&session) else {
             let state = PutState::Unknown;
             return Some(Reply::Status { state, blocks_done: 0, blocks_total: 0 });
         };
-        let Owner { client, key } = owner;
-        if put.key != key || put.client != client && !put.others.contains(&client) {
+        if !put.is_of(owner) {
             return None;
         }
         let (state, blocks_done) = match &put.stage {
@@ -337,7 +360,7 @@ impl Puts {
         owner: Owner,
         from: u32,
     ) -> impl Iterator<Item = Range<u32>> {
-        let put = self.all.get(&session).filter(|put| put.owner() == owner);
+        let put = self.all.get(&session).filter(|put| put.is_of(owner));
         let held = put.map_or(&[][..], |put| &put.held);
         held[held.partition_point(|run| run.end <= from)..].iter().cloned()
     }
@@ -350,7 +373,7 @@ impl Puts {
         now: Instant,
     ) -> Result<Option<Outcome>, Refusal> {
         if let Some(put) = self.all.get_mut(&offer.session) {
-            if put.owner() != owner || put.name != offer.name.as_str() {
+            if !put.is_of(owner) || put.name != offer.name.as_str() {
                 return Err(Refusal::new(RefusalCode::SessionInUse, "session number in use"));
             }
             return match &mut put.stage {

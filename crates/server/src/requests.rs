@@ -88,6 +88,7 @@ impl Handler {
             Request::Probe(probe) => return self.answer_probe(message, nonce, *probe),
             Request::Addresses => return self.answer_addresses(message, nonce),
             Request::Status { session } => {
+                self.follow_client(*session, shown.owner());
                 // To whom it is not known to belong, nothing is said: the client may ask by a path that is known.
                 let reply = lock(&self.puts).status(*session, shown.owner());
                 return reply.map_or((), |reply| self.reply(message, nonce, &reply));

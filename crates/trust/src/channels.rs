@@ -232,11 +232,14 @@ impl Channels {
         out: &mut Vec<u8>,
     ) -> Result<(), NoWay> {
         out.clear();
-        let entry = self.entry(to);
+        // A further port has the channels of its host, and would lose them by an entry of its own.
+        let home = self.home(to);
+        let entry = self.entry(home);
         if entry.is_established() && !entry.is_forgotten(now) {
             entry.asked(now);
             return self.seal_request(to, request, out).ok_or(NoWay::TooLong);
         }
+        let entry = self.entry(to);
         let recent = |greeted: &&mut Greeted| (greeted.began + GREETING_SPAN).is_after(now);
         if let Some(greeted) = entry.greeted.as_mut().filter(recent) {
             if !greeted.has_put_off(request, MAX_WAITING) {

@@ -141,7 +141,7 @@ impl Transfer<'_> {
             options.given = Some((file.meta.mode, modified));
             let fetched = self.client.fetch(self.hosts, &options, to).await;
             let fetched = fetched.map_err(|error| match error {
-                FetchError::Store(StoreError::Io(error)) => {
+                FetchError::Store(StoreError::Io(error) | StoreError::Unsynced(error)) => {
                     TreeError::Plan(PlanError::Place(file.path.clone(), error))
                 }
                 error => error.into(),

@@ -15,6 +15,7 @@ mod link_down;
 mod lttp;
 mod lttp_keys;
 mod lttp_lost;
+mod nat;
 mod ndp;
 mod on_path;
 mod operation;

@@ -155,6 +155,20 @@ impl PeerTable {
         true
     }
 
+    /// A host, which is known by one address, is at another now. False if that is another host's, or a further path's.
+    pub(crate) fn move_host(&mut self, from: SocketAddr, to: SocketAddr) -> bool {
+        let (from, to) = (canonical(from), canonical(to));
+        let known = self.by_address.get(&from).copied().filter(|entry| entry.path == 0);
+        let Some(entry) = known.filter(|_| !self.by_address.contains_key(&to)) else {
+            return false;
+        };
+        let Some(peer) = self.by_host.get_mut(&entry.host) else { return false };
+        peer.address = to;
+        self.by_address.remove(&from);
+        self.by_address.insert(to, entry);
+        true
+    }
+
     /// A host is at an address no more, unless by another path.
     fn forget_address(&mut self, host: HostId, address: SocketAddr) {
         let paths = self.paths.range((host, 0)..=(host, u16::MAX));
@@ -328,6 +342,27 @@ mod tests {
         assert!(peers.add(at("192.0.2.1:7"), other).is_err(), "one is left");
         peers.release(a);
         assert!(peers.add(at("192.0.2.1:7"), other).is_ok());
+    }
+
+    #[test]
+    fn a_host_that_has_moved_is_known_by_its_new_address_alone() {
+        let mut peers = PeerTable::new(9, 1, Arc::default());
+        let a = peers.add(at("192.0.2.1:7"), None).expect("room");
+        let b = peers.add(at("192.0.2.1:9"), None).expect("room");
+        assert!(peers.add_path(a, 1, (at("192.0.2.1:6"), 0)));
+        assert!(peers.move_host(at("192.0.2.1:7"), at("[::ffff:192.0.2.1]:8")));
+        assert_eq!(peers.origin(at("192.0.2.1:8"), 0), Some((a, 0)));
+        assert_eq!(peers.by_path(a, 0).map(|peer| peer.address), Some(at("192.0.2.1:8")));
+        assert_eq!(peers.host(at("192.0.2.1:7")), None);
+        assert_eq!(peers.add(at("192.0.2.1:8"), None), Ok(a), "and by sessions to come");
+        for (from, to) in [(8, 9), (7, 5), (6, 5), (8, 6)] {
+            let [from, to] = [from, to].map(|port| at(&format!("192.0.2.1:{port}")));
+            assert!(!peers.move_host(from, to), "{from} to {to}");
+        }
+        peers.release(a);
+        peers.release(a);
+        assert_eq!((peers.host(at("192.0.2.1:8")), peers.host(at("192.0.2.1:6"))), (None, None));
+        assert_eq!(peers.host(at("192.0.2.1:9")), Some(b));
     }
 
     #[test]

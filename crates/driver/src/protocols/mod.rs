@@ -260,6 +260,15 @@ impl DriverHandle {
         self.scdp.call(scdp::Call::AddPath { session, peer, path, at })
     }
 
+    /// A peer, which sessions know by one address, has shown that it is at another now, as behind a NAT that has
+    /// forgotten it. Not done where that address is another peer's.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn move_peer(&self, from: SocketAddr, to: SocketAddr) -> Result<(), HandleError> {
+        self.scdp.call(scdp::Call::MovePeer { from, to })
+    }
+
     /// Opens ports until there are so many, at most [`MAX_PORTS`](crate::MAX_PORTS): beside those that lead to every
     /// host, ports for [further addresses](At::Other) of hosts. One that cannot be opened is missing, and nothing
     /// is sent by it.

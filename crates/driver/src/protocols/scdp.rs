@@ -77,6 +77,11 @@ pub(crate) enum Call {
         peer_timeout: Duration,
         win_back: bool,
     },
+    /// The peer, which is known by one address, is at another now.
+    MovePeer {
+        from: SocketAddr,
+        to: SocketAddr,
+    },
     /// The peer is known by one address, and may be at another by this path.
     AddPath {
         session: SessionId,
@@ -328,6 +333,12 @@ impl Protocol for Scdp {
                 Some(sender) => Action::Command(Command::SenderBack { session, sender, epoch }),
                 None => Action::Nothing,
             },
+            Call::MovePeer { from, to } => {
+                if !peers.move_host(from, to) {
+                    tracing::debug!(%from, %to, "a peer that moved is not followed");
+                }
+                Action::Nothing
+            }
             Call::AddPath { session, peer, path, at } => {
                 let Some(peer) = peers.host(peer) else { return Action::Nothing };
                 let is_known = match at {

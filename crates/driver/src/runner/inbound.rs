@@ -30,6 +30,9 @@ impl<P: Protocol> Runner<P> {
         };
         let Some(from) = from else {
             host.counters.strangers += 1;
+            if host.network.has_keys() && self.may_have_moved(host, origin, arrived.session) {
+                return;
+            }
             return self.on_unknown(host, now, origin, &arrived);
         };
         if P::may_open(&arrived.header) && self.sessions.by_id(arrived.session).is_none() {
@@ -56,6 +59,17 @@ impl<P: Protocol> Runner<P> {
         }
         self.drain_work(host);
         self.drain_events(host);
+    }
+
+    /// Whether a stranger may be a sender of that session, to whom a NAT has given another port: it then shows that by a
+    /// request of its own, and has to be told nothing before.
+    fn may_have_moved(&mut self, host: &Host, origin: &Origin, session: SessionId) -> bool {
+        let Some(session) = self.sessions.by_id(session) else { return false };
+        let is_there = |peer: &HostId| {
+            let address = host.peers.peer(*peer).map(|peer| peer.address.ip());
+            address == Some(origin.from.ip().to_canonical())
+        };
+        matches!(session.side, Side::Receiving { .. }) && session.peers.iter().any(is_there)
     }
 
     fn on_frame(

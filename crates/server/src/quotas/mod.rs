@@ -241,7 +241,12 @@ impl Quotas {
         place: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let announced = self.announce(promise)?;
-        place().inspect_err(|_| self.take_back(announced))
+        place().inspect_err(|error| {
+            // Those that have their names are the client's, whatever the disk says of it.
+            if !matches!(error, StoreError::Unsynced(_)) {
+                self.take_back(announced);
+            }
+        })
     }
 
     /// Files are about to have their names: from now on they are the client's.

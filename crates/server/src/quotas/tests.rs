@@ -156,6 +156,11 @@ fn what_does_not_come_about_is_given_back() {
     assert_eq!(place.used(&alice), (3, 2));
     place.start_again();
     assert_eq!((place.used(&alice), place.used(&bob)), ((3, 2), (5, 1)));
+    // One that has its name, which may be lost in a power cut, counts until it is.
+    let promise = place.promise(&alice, &[("a", 5)]).expect("room");
+    let unsynced = || Err(StoreError::Unsynced(io::Error::other("the disk failed")));
+    place.quotas.place(promise, unsynced as fn() -> Result<(), StoreError>).expect_err("told");
+    assert_eq!((place.used(&alice), place.used(&bob)), ((8, 3), (0, 0)));
 }
 
 #[test]

@@ -56,6 +56,8 @@ pub enum StoreError {
         /// The digest of what arrived.
         got: Digest,
     },
+    /// The object has its name, and the system's error says that this may not be on the disk.
+    Unsynced(io::Error),
     /// The system's own error.
     Io(io::Error),
 }
@@ -90,6 +92,9 @@ impl fmt::Display for StoreError {
             StoreError::BadDigest { expected, got } => {
                 write!(f, "the bytes received have digest {got}, announced was {expected}")
             }
+            StoreError::Unsynced(error) => {
+                write!(f, "the object is there, but may not be after a power cut: {error}")
+            }
             StoreError::Io(error) => write!(f, "{error}"),
         }
     }
@@ -99,7 +104,7 @@ impl std::error::Error for StoreError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             StoreError::Name(error) => Some(error),
-            StoreError::Io(error) => Some(error),
+            StoreError::Io(error) | StoreError::Unsynced(error) => Some(error),
             _ => None,
         }
     }

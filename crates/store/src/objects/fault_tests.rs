@@ -88,6 +88,19 @@ fn a_part_file_whose_sync_failed_is_taken_up_by_nobody() {
 }
 
 #[test]
+fn who_may_not_have_its_name_on_the_disk_is_told_that_it_has_it() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    let disk = Arc::new(OddDisk::default());
+    let fails: Deed = Box::new(|| Err(io::Error::other("the disk failed")));
+    let part = resumed(&disk, &dir.path().join("x"));
+    part.write_block(0, BYTES).expect("written");
+    *disk.at_sync_directory.lock().expect("no panic") = Some(fails);
+    assert!(matches!(part.commit(), Err(StoreError::Unsynced(_))));
+    drop(part);
+    assert_eq!(fs::read(dir.path().join("x")).expect("read"), BYTES);
+}
+
+#[test]
 fn a_file_that_is_to_have_a_time_and_a_mode_has_them_before_it_has_its_name() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let disk = Arc::new(OddDisk::default());

@@ -418,7 +418,7 @@ impl PartFile {
             stale::remove_left(&*self.disk, &self.parent, &kept_name(&self.target, self.digest));
         }
         let fingerprint = Fingerprint::of(&self.file).ok();
-        self.disk.sync_directory(&self.parent)?;
+        self.disk.sync_directory(&self.parent).map_err(StoreError::Unsynced)?;
         Ok((fingerprint, set))
     }
 
