@@ -68,12 +68,14 @@ impl Home {
 
     /// The whole blocks of the object that a server has.
     fn blocks_at(&self, server: usize) -> u64 {
-        let parts = parts(&self.folder(server));
+        // Of a server that was stopped in this process, a thread may still have the part file, and gives it the name by which
+        // it is found again.
+        let found = || parts(&self.folder(server));
+        let is_left = |part: &PathBuf| fs::File::open(part).is_ok_and(|it| it.try_lock().is_ok());
+        wait_until(|| "nobody has the part file", || found().iter().all(is_left));
+        let parts = found();
         assert!(parts.len() <= 1, "{parts:?}");
         let Some(part) = parts.first() else { return 0 };
-        // Of a server that was stopped in this process, a thread may still have it.
-        let open = || fs::File::open(part).expect("there");
-        wait_until(|| "nobody has the part file", || open().try_lock().is_ok());
         let mode = fs::metadata(part).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let there = fs::read(part).expect("read");
