@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .errors import NoHost, TargetExists
 from .reports import FetchReport, PutTreeReport
@@ -20,7 +20,7 @@ from .transfers import Client
 if TYPE_CHECKING:
     from ._native import Memory
 
-__all__ = ["BLOCK", "Remote", "Upload", "close_together", "in_words", "put"]
+__all__ = ["BLOCK", "Reader", "Remote", "Sized", "Upload", "close_together", "in_words", "put"]
 
 BLOCK = 128 * 1024
 """What is fetched at least: a block of SCDP's."""
@@ -33,6 +33,9 @@ _LEAVES_BY_ERROR = dis.opmap["WITH_EXCEPT_START"]
 
 _ERROR = "an error left its `with` statement: write it again"
 _DROPPED = "nobody closed it: open it by `with`, or close it"
+_OWED = "putting it failed, and nobody closed it once more: write it again"
+
+_T = TypeVar("_T")
 
 
 def put(client: Client, local: str, path: str, replace: bool = True) -> None:
@@ -59,7 +62,7 @@ class Remote(io.RawIOBase):
     """A file of which what is read is fetched. All of it is of one digest, that of the first piece."""
 
     def __init__(self, client: Callable[[], Client], path: str, size: int) -> None:
-        self._client, self._path, self._size = client, path, size
+        self._client, self._path, self.size = client, path, size
         self._at = 0
         self._digest: str | None = None
         self._start, self._piece = 0, memoryview(b"")
@@ -72,14 +75,17 @@ class Remote(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
         if at < 0:
             raise ValueError(f"position {at} lies before the file's beginning")
         self._at = at
         return at
 
+    def tell(self) -> int:
+        return self._at
+
     def readall(self) -> bytes:
-        first, end = self._at, self._size
+        first, end = self._at, self.size
         is_here = self._start <= first < self._start + len(self._piece)
         if end - first < BLOCK or is_here:
             rest = bytearray(max(end - first, 0))
@@ -90,7 +96,7 @@ class Remote(io.RawIOBase):
         return content
 
     def readinto(self, buffer: Memory, /) -> int:
-        into = memoryview(cast(Any, buffer)).cast("B")[: max(self._size - self._at, 0)]
+        into = memoryview(cast(Any, buffer)).cast("B")[: max(self.size - self._at, 0)]
         filled = self._copy(into)
         if filled < len(into):
             self._fetch(into[filled:])
@@ -116,7 +122,7 @@ class Remote(io.RawIOBase):
             return
         # The block that holds the first byte comes as a whole anyway, and so does the last.
         first = first // BLOCK * BLOCK
-        end = min(max(-(-end // BLOCK) * BLOCK, end + self._ahead), self._size)
+        end = min(max(-(-end // BLOCK) * BLOCK, end + self._ahead), self.size)
         self._start, self._piece = first, memoryview(self._read(first, end))
         self._copy(into)
 
@@ -127,9 +133,68 @@ class Remote(io.RawIOBase):
 
     def _heed(self, report: FetchReport) -> None:
         # A shorter file has no such bytes, and of a longer one the reader would take a part for all of it.
-        if report.size != self._size:
-            raise OSError(f"{self._path} has {report.size} bytes now, not {self._size}: open it again")
+        if report.size != self.size:
+            raise OSError(f"{self._path} has {report.size} bytes now, not {self.size}: open it again")
         self._digest = report.digest
+
+
+class Sized(io.BufferedReader):
+    """A file that is read, with its length as fsspec asks for it."""
+
+    def __init__(self, raw: io.RawIOBase, size: int, buffer: int = io.DEFAULT_BUFFER_SIZE) -> None:
+        self.size = size
+        super().__init__(raw, buffer)
+
+
+class Reader(Sized):
+    """The buffer above a :class:`Remote`. A call that fails leaves the position where it was.
+
+    Buffers of Python forget what they held when a read below them fails: so does this one's own class, and so do text
+    files and decompression above it. None of them would skip bytes without a word: after a failure nothing is read
+    until somebody says by an absolute ``seek`` where to go on.
+    """
+
+    def __init__(self, remote: Remote) -> None:
+        self._has_failed = False
+        super().__init__(remote, remote.size, BLOCK)
+
+    def _whole(self, call: Callable[..., _T], *arguments: Any) -> _T:
+        at = self.tell()
+        if self._has_failed:
+            raise OSError(
+                f"an earlier read failed, and what was held above it is lost: go on by seek({at}), where that read "
+                "began (a text or compressed file: where you were there), or open the file again"
+            )
+        try:
+            return call(*arguments)
+        except BaseException as error:
+            super().seek(at)
+            # Arguments of a wrong type are refused before anything is read.
+            self._has_failed = not isinstance(error, TypeError)
+            raise
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        at = super().seek(offset, whence)
+        self._has_failed = self._has_failed and whence == io.SEEK_CUR
+        return at
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self._whole(super().read, size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self._whole(super().read1, size)
+
+    def peek(self, size: int = 0, /) -> bytes:
+        return self._whole(super().peek, size)
+
+    def readinto(self, buffer: Any, /) -> int:
+        return self._whole(super().readinto, buffer)
+
+    def readinto1(self, buffer: Any, /) -> int:
+        return self._whole(super().readinto1, buffer)
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        return self._whole(super().readline, size)
 
 
 def _left_by_errors() -> int:

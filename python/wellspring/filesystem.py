@@ -22,7 +22,7 @@ from fsspec.utils import isfilelike
 
 from ._copies import copy_of
 from ._locks import lock_of
-from ._open_files import BLOCK, Remote, Upload, close_together, in_words, put
+from ._open_files import Reader, Remote, Sized, Upload, close_together, in_words, put
 from .errors import NoHost, NoSuchRange, ReplicasDiffer, make
 from .reports import ObjectStat, TreeReport
 from .transfers import Client, Entry
@@ -249,8 +249,8 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             stat = self._stat(path)
             if self._cache is not None:
                 fetch = partial(self._own_client().get, path, force=True, digest=stat.digest)
-                return open(copy_of(path, stat.digest, self._cache, fetch), "rb")
-            return io.BufferedReader(Remote(self._own_client, path, stat.size), BLOCK)
+                return Sized(io.FileIO(copy_of(path, stat.digest, self._cache, fetch)), stat.size)
+            return Reader(Remote(self._own_client, path, stat.size))
         if mode in ("wb", "xb"):
             if mode == "xb":
                 self._check_new(path)
