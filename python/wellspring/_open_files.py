@@ -211,10 +211,53 @@ def _left_by_errors() -> int:
     return count
 
 
+class _Local(io.FileIO):
+    """The local file of an upload. What a child of ``fork`` does to it goes nowhere.
+
+    A child shares the position of its parent's file, and has copies of what buffers above it still hold, which they
+    write when they are closed there, or forgotten.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._process = os.getpid()
+        super().__init__(path, "w+")
+
+    def _leave_to_parent(self) -> None:
+        if os.getpid() != self._process:
+            with open(os.devnull, "r+b", buffering=0) as nowhere:
+                os.dup2(nowhere.fileno(), super().fileno())
+            self._process = os.getpid()
+
+    def fileno(self) -> int:
+        self._leave_to_parent()
+        return super().fileno()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._leave_to_parent()
+        return super().seek(offset, whence)
+
+    def write(self, data: Any, /) -> int:
+        self._leave_to_parent()
+        return super().write(data)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._leave_to_parent()
+        return super().truncate(size)
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._leave_to_parent()
+        return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        self._leave_to_parent()
+        return super().readall()
+
+
 class Upload(io.BufferedRandom):
     """A file that is put to its hosts when it is closed, or at the end of a transaction.
 
     If an error leaves its `with` statement, or nobody closes it, it is not whole: nothing is put, and a warning says so.
+    If its put fails it is kept, and counts as open until another ``close`` has put it or it is dropped.
     """
 
     def __init__(self, path: str, replace: bool, client: Callable[[], Client], autocommit: bool) -> None:
@@ -222,8 +265,17 @@ class Upload(io.BufferedRandom):
         self._local = os.path.join(self._folder, "file")
         self._path, self._replace, self._client = path, replace, client
         self._autocommit, self._process = autocommit, os.getpid()
-        self._errors_before, self._is_dropped = _left_by_errors(), False
-        super().__init__(io.FileIO(self._local, "w+"))
+        self._errors_before, self._is_dropped, self._is_owed = _left_by_errors(), False, False
+        super().__init__(_Local(self._local))
+
+    @property
+    def closed(self) -> bool:
+        return super().closed and not self._is_owed
+
+    def flush(self) -> None:
+        # Text files flush what is below whenever they are closed, also once more.
+        if not self._is_owed:
+            super().flush()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -236,6 +288,8 @@ class Upload(io.BufferedRandom):
             return
         if self._is_dropped:
             self._end(_DROPPED)
+        elif self._is_owed:
+            self._end(None)
         else:
             self._end(_ERROR if _left_by_errors() > self._errors_before else None)
 
@@ -252,8 +306,11 @@ class Upload(io.BufferedRandom):
         """Closes it and puts it, unless something is said to be the reason why it is not whole."""
         if os.getpid() != self._process:
             # A child of `fork` has a copy of it, and what it holds is still being written: it is the parent's.
+            self._is_owed = False
             self.raw.close()
             return
+        if self._is_owed and unfinished == _DROPPED:
+            unfinished = _OWED
         try:
             super().close()
         except BaseException:
@@ -268,22 +325,26 @@ class Upload(io.BufferedRandom):
             self.commit()
 
     def commit(self) -> None:
-        """Puts it, unless it was discarded."""
-        try:
-            super().close()
-            if os.path.exists(self._local):
-                put(self._client(), self._local, self._path, self._replace)
-        finally:
+        """Puts it, unless it was discarded. What is still open lacks what text or compression above it holds."""
+        if os.getpid() != self._process:
+            return
+        if not super().closed:
+            self._end(_DROPPED)
+        elif os.path.exists(self._local):
+            self._is_owed = True
+            put(self._client(), self._local, self._path, self._replace)
             self.discard()
 
     def discard(self) -> None:
         """Forgets what was written."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if os.getpid() == self._process:
+            self._is_owed = False
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def close_together(outer: Any, inner: Upload) -> None:
-    """Has what compresses into a file close that, too, and hand on that it was dropped."""
-    close = outer.close
+    """Has what compresses into a file close that, too, be open as long as that, and hand on that it was dropped."""
+    close, kind = outer.close, type(outer)
 
     def close_both() -> None:
         close()
@@ -292,3 +353,9 @@ def close_together(outer: Any, inner: Upload) -> None:
             inner.close()
 
     outer.close, outer._dealloc_warn = close_both, inner._dealloc_warn
+    closed = property(lambda both: kind.closed.__get__(both) and inner.closed)
+    try:
+        # A text file above it, when it is closed once more, asks whether there is something to close.
+        outer.__class__ = type(kind.__name__, (kind,), {"closed": closed})
+    except TypeError:
+        pass  # A class that is not Python's own.
