@@ -19,7 +19,20 @@ True
 
 Arguments that are memory may be ``bytes``, a ``bytearray``, a ``memoryview`` or a C-contiguous NumPy array of
 ``uint8`` in any shape. They are read and written in place, without the interpreter's lock. Nothing else may
-change them during a call.
+change them during a call. An encoder keeps what it computed of its source: that must stay as it is between calls,
+too, until ``reset`` turns the encoder to what stands there by then, or elsewhere. Repair symbols after a change
+without ``reset`` are of neither block, and no error tells.
+
+>>> memory = bytearray(source)
+>>> encoder = code.encoder(memory, symbol_size=100)
+>>> before = encoder.encode(100, count=102)
+>>> memory[:] = source[::-1]                         # another block in the same memory
+>>> encoder.reset(memory)
+>>> decoder.reset()
+>>> decoder.add_many(range(100, 202), encoder.encode(100, count=102))
+102
+>>> decoder.decode() and bytes(decoder.block) == source[::-1]
+True
 """
 
 from __future__ import annotations
