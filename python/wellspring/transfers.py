@@ -199,7 +199,8 @@ class _Pending(Generic[_T]):
 
         self.transfer.on_done(on_done)
         try:
-            while not over.is_set():
+            # Where no thread could be started, nobody tells that it is over.
+            while not over.is_set() and not self.transfer.wait(0):
                 try:
                     await asyncio.wait_for(over.wait(), _PATIENCE)
                 except TimeoutError:
