@@ -484,7 +484,7 @@ class Server:
         return self._native.address
 
     def events(self) -> Iterator[str]:
-        """What happened since the last call, in words for people."""
+        """What happened since the last call, for logs: its words may be others in the next version."""
         yield from self._native.events()
 
     def reload_keys(self) -> None:
