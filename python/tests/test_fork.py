@@ -149,6 +149,46 @@ def test_open_files_are_read_by_children_and_written_by_the_parent_alone(server:
     assert (served / "new").read_bytes() == b"first, last"
 
 
+@pytest.mark.parametrize("packing", [None, "gzip", "bz2", "xz"])
+@pytest.mark.parametrize("mode", ["wb", "w"])
+def test_what_a_child_inherits_of_a_file_goes_nowhere(server: Served, mode: str, packing: str | None) -> None:
+    served, host = server
+    fs, root = fsspec.url_to_fs(f"wellspring://{host.address}")
+    first, last, half = ("first, ", "last", "half") if mode == "w" else (b"first, ", b"last", b"half")
+
+    def close(file: Any, ends: Any) -> bool:
+        file.write(half)
+        file.flush()
+        ends.close()
+        return list(served.iterdir()) == there
+
+    for number, make in enumerate((fs.open, fsspec.open)):
+        path, there = f"wellspring://{root}/new{number}", list(served.iterdir())
+        with (opened := make(path, mode, compression=packing)) as writer:
+            writer.write(first)
+            for _ in range(2):
+                assert in_child(lambda: close(writer, opened)) == 0
+            writer.write(last)
+        with fs.open(path, mode.replace("w", "r"), compression=packing) as reader:
+            assert reader.read() == first + last
+
+
+def test_a_transaction_is_ended_by_the_parent_alone(server: Served) -> None:
+    served, host = server
+    fs, root = fsspec.url_to_fs(f"wellspring://{host.address}")
+    with fs.transaction:
+        with fs.open(f"{root}/new", "wb") as file:
+            file.write(b"bytes")
+
+        def end() -> bool:
+            for end in (file.commit, file.discard):
+                end()
+            return not (served / "new").exists()
+
+        assert in_child(end) == 0
+    assert (served / "new").read_bytes() == b"bytes"
+
+
 def test_memory_that_a_thread_was_using_is_free_in_the_child() -> None:
     code = wellspring.Code(1_000)
     memory = bytearray(1_000 * 64)

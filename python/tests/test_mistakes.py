@@ -96,9 +96,16 @@ def test_what_is_no_symbol_id_is_refused_in_words(ids: Any, error: type[Exceptio
 
 def test_memory_is_lent_and_not_copied(data: random.Random) -> None:
     memory = bytearray(data.randbytes(K * T))
-    encoder = wellspring.Code(K).encoder(memory, T)
-    memory[5] ^= 255
-    assert encoder.encode(0) == memory[:T], "it reads what stands there now"
+    code = wellspring.Code(K)
+    encoder = code.encoder(memory, T)
+    encoder.prepare()
+    memory[:] = data.randbytes(K * T)
+    # Memory that has other bytes is lent again: what was computed is of those before.
+    encoder.reset(memory)
+    assert encoder.encode(0) == memory[:T], "it reads what stands there, and has no copy"
+    decoder = code.decoder(T)
+    decoder.add_many(range(K, 2 * K + 3), encoder.encode(K, count=K + 3))
+    assert decoder.decode() and decoder.block == memory
     with pytest.raises(BufferError):
         memory.append(1)  # As long as it is lent it stays in its place.
     del encoder

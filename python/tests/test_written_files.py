@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gc
 import gzip
@@ -251,3 +252,81 @@ def test_a_file_that_some_hosts_have_is_replaced_there(tmp_path: Path) -> None:
         with opened(f"wellspring://{addresses}/object") as file:
             file.write(b"whole")
     assert [(folder / "object").read_bytes() for folder in folders] == [b"whole"] * 3
+
+
+NOT_CLOSED: dict[str, Callable[[str], Any]] = {
+    "text": lambda url: opened(url, "w"),
+    "gzip": lambda url: opened(url, compression="gzip"),
+    "compressed text": lambda url: opened(url, "wt", compression="bz2"),
+    "bytes": opened,
+}
+
+
+@pytest.mark.parametrize("name", NOT_CLOSED)
+def test_a_file_that_is_open_at_the_end_of_a_transaction_is_not_put(place: tuple[Path, str], name: str) -> None:
+    file, url = place
+    fs, _ = fsspec.url_to_fs(url)
+    with pytest.warns(RuntimeWarning, match="object was not put, since nobody closed it"), fs.transaction:
+        writer = NOT_CLOSED[name](url)
+        writer.write("half" if "text" in name else b"half")
+    assert file.read_bytes() == b"good"
+    with contextlib.suppress(ValueError):
+        writer.close()  # Its text has no place any more.
+    assert file.read_bytes() == b"good"
+    with fs.transaction, opened(url, "w") as writer:
+        writer.write("whole")
+    assert file.read_bytes() == b"whole"
+
+
+def failing_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next put fails as if no host took it."""
+    put = wellspring.Client.put
+    failures = [wellspring.errors.TooFewReceivers("no host has it")]
+
+    def failing(client: wellspring.Client, *args: Any, **options: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return put(client, *args, **options)
+
+    monkeypatch.setattr(wellspring.Client, "put", failing)
+
+
+PACKED: dict[str, Callable[[bytes], bytes]] = {
+    "text": lambda content: content,
+    "gzip": gzip.decompress,
+    "compressed text": bz2.decompress,
+    "bytes": lambda content: content,
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", NOT_CLOSED)
+def test_a_file_whose_put_failed_is_put_when_it_is_closed_again(
+    place: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    file, url = place
+    failing_once(monkeypatch)
+    writer = NOT_CLOSED[name](url)
+    writer.write("whole" if "text" in name else b"whole")
+    with pytest.raises(wellspring.errors.TooFewReceivers):
+        writer.close()
+    assert file.read_bytes() == b"good" and not writer.closed
+    for _ in range(2):
+        writer.close()
+        assert PACKED[name](file.read_bytes()) == b"whole" and writer.closed
+
+
+@pytest.mark.parametrize("name", NOT_CLOSED)
+def test_a_file_whose_put_failed_and_that_nobody_closes_again_is_not_put(
+    place: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    file, url = place
+    failing_once(monkeypatch)
+    with pytest.warns(RuntimeWarning, match="object was not put, since putting it failed, and nobody closed it once"):
+        writer = NOT_CLOSED[name](url)
+        writer.write("whole" if "text" in name else b"whole")
+        with pytest.raises(wellspring.errors.TooFewReceivers):
+            writer.close()
+        del writer
+        gc.collect()
+    assert file.read_bytes() == b"good"

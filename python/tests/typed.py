@@ -15,7 +15,9 @@ def codec() -> bytes:
     decoder.add_many(np.arange(3, dtype=np.uint32), bytes(30))
     done: bool = decoder.recover([1], [10, 11], encoder.encode(10, count=2))
     code.encoder("text", 10)  # type: ignore[arg-type]
-    return wellspring.encode_object(bytes(5), repair=1) if done else b""
+    lent: bytearray = wellspring.decode_object(wellspring.encode_object(bytes(5), repair=1), out=bytearray(5))
+    made: bytes = wellspring.encode_object(lent, repair=1, out=bytearray(5))  # type: ignore[assignment]
+    return wellspring.encode_object(bytes(5), repair=1) if done else made
 
 
 async def transfers() -> int:

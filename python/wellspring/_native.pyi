@@ -34,6 +34,8 @@ class Code:
 
 @final
 class Encoder:
+    """Makes any encoding symbol of one block, which must stay as it is until ``reset``."""
+
     @property
     def k(self) -> int: ...
     @property
@@ -41,7 +43,8 @@ class Encoder:
     def encode(self, esi: int, count: int = 1) -> bytes: ...
     def encode_into(self, esi: int, out: Memory) -> None: ...
     def prepare(self) -> None: ...
-    def reset(self, source: Memory) -> None: ...
+    def reset(self, source: Memory) -> None:
+        """Turns to another block of the same shape, or to what stands in the same memory by now."""
 
 @final
 class Decoder:

@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from .errors import NoHost, TargetExists
 from .reports import FetchReport, PutTreeReport
@@ -20,7 +20,7 @@ from .transfers import Client
 if TYPE_CHECKING:
     from ._native import Memory
 
-__all__ = ["BLOCK", "Remote", "Upload", "close_together", "in_words", "put"]
+__all__ = ["BLOCK", "Reader", "Remote", "Sized", "Upload", "close_together", "in_words", "put"]
 
 BLOCK = 128 * 1024
 """What is fetched at least: a block of SCDP's."""
@@ -33,6 +33,9 @@ _LEAVES_BY_ERROR = dis.opmap["WITH_EXCEPT_START"]
 
 _ERROR = "an error left its `with` statement: write it again"
 _DROPPED = "nobody closed it: open it by `with`, or close it"
+_OWED = "putting it failed, and nobody closed it once more: write it again"
+
+_T = TypeVar("_T")
 
 
 def put(client: Client, local: str, path: str, replace: bool = True) -> None:
@@ -59,7 +62,7 @@ class Remote(io.RawIOBase):
     """A file of which what is read is fetched. All of it is of one digest, that of the first piece."""
 
     def __init__(self, client: Callable[[], Client], path: str, size: int) -> None:
-        self._client, self._path, self._size = client, path, size
+        self._client, self._path, self.size = client, path, size
         self._at = 0
         self._digest: str | None = None
         self._start, self._piece = 0, memoryview(b"")
@@ -72,14 +75,17 @@ class Remote(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
         if at < 0:
             raise ValueError(f"position {at} lies before the file's beginning")
         self._at = at
         return at
 
+    def tell(self) -> int:
+        return self._at
+
     def readall(self) -> bytes:
-        first, end = self._at, self._size
+        first, end = self._at, self.size
         is_here = self._start <= first < self._start + len(self._piece)
         if end - first < BLOCK or is_here:
             rest = bytearray(max(end - first, 0))
@@ -90,7 +96,7 @@ class Remote(io.RawIOBase):
         return content
 
     def readinto(self, buffer: Memory, /) -> int:
-        into = memoryview(cast(Any, buffer)).cast("B")[: max(self._size - self._at, 0)]
+        into = memoryview(cast(Any, buffer)).cast("B")[: max(self.size - self._at, 0)]
         filled = self._copy(into)
         if filled < len(into):
             self._fetch(into[filled:])
@@ -116,7 +122,7 @@ class Remote(io.RawIOBase):
             return
         # The block that holds the first byte comes as a whole anyway, and so does the last.
         first = first // BLOCK * BLOCK
-        end = min(max(-(-end // BLOCK) * BLOCK, end + self._ahead), self._size)
+        end = min(max(-(-end // BLOCK) * BLOCK, end + self._ahead), self.size)
         self._start, self._piece = first, memoryview(self._read(first, end))
         self._copy(into)
 
@@ -127,9 +133,68 @@ class Remote(io.RawIOBase):
 
     def _heed(self, report: FetchReport) -> None:
         # A shorter file has no such bytes, and of a longer one the reader would take a part for all of it.
-        if report.size != self._size:
-            raise OSError(f"{self._path} has {report.size} bytes now, not {self._size}: open it again")
+        if report.size != self.size:
+            raise OSError(f"{self._path} has {report.size} bytes now, not {self.size}: open it again")
         self._digest = report.digest
+
+
+class Sized(io.BufferedReader):
+    """A file that is read, with its length as fsspec asks for it."""
+
+    def __init__(self, raw: io.RawIOBase, size: int, buffer: int = io.DEFAULT_BUFFER_SIZE) -> None:
+        self.size = size
+        super().__init__(raw, buffer)
+
+
+class Reader(Sized):
+    """The buffer above a :class:`Remote`. A call that fails leaves the position where it was.
+
+    Buffers of Python forget what they held when a read below them fails: so does this one's own class, and so do text
+    files and decompression above it. None of them would skip bytes without a word: after a failure nothing is read
+    until somebody says by an absolute ``seek`` where to go on.
+    """
+
+    def __init__(self, remote: Remote) -> None:
+        self._has_failed = False
+        super().__init__(remote, remote.size, BLOCK)
+
+    def _whole(self, call: Callable[..., _T], *arguments: Any) -> _T:
+        at = self.tell()
+        if self._has_failed:
+            raise OSError(
+                f"an earlier read failed, and what was held above it is lost: go on by seek({at}), where that read "
+                "began (a text or compressed file: where you were there), or open the file again"
+            )
+        try:
+            return call(*arguments)
+        except BaseException as error:
+            super().seek(at)
+            # Arguments of a wrong type are refused before anything is read.
+            self._has_failed = not isinstance(error, TypeError)
+            raise
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        at = super().seek(offset, whence)
+        self._has_failed = self._has_failed and whence == io.SEEK_CUR
+        return at
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return self._whole(super().read, size)
+
+    def read1(self, size: int = -1, /) -> bytes:
+        return self._whole(super().read1, size)
+
+    def peek(self, size: int = 0, /) -> bytes:
+        return self._whole(super().peek, size)
+
+    def readinto(self, buffer: Any, /) -> int:
+        return self._whole(super().readinto, buffer)
+
+    def readinto1(self, buffer: Any, /) -> int:
+        return self._whole(super().readinto1, buffer)
+
+    def readline(self, size: int | None = -1, /) -> bytes:
+        return self._whole(super().readline, size)
 
 
 def _left_by_errors() -> int:
@@ -146,10 +211,53 @@ def _left_by_errors() -> int:
     return count
 
 
+class _Local(io.FileIO):
+    """The local file of an upload. What a child of ``fork`` does to it goes nowhere.
+
+    A child shares the position of its parent's file, and has copies of what buffers above it still hold, which they
+    write when they are closed there, or forgotten.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._process = os.getpid()
+        super().__init__(path, "w+")
+
+    def _leave_to_parent(self) -> None:
+        if os.getpid() != self._process:
+            with open(os.devnull, "r+b", buffering=0) as nowhere:
+                os.dup2(nowhere.fileno(), super().fileno())
+            self._process = os.getpid()
+
+    def fileno(self) -> int:
+        self._leave_to_parent()
+        return super().fileno()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._leave_to_parent()
+        return super().seek(offset, whence)
+
+    def write(self, data: Any, /) -> int:
+        self._leave_to_parent()
+        return super().write(data)
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._leave_to_parent()
+        return super().truncate(size)
+
+    def readinto(self, buffer: Any, /) -> int:
+        self._leave_to_parent()
+        return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        self._leave_to_parent()
+        return super().readall()
+
+
 class Upload(io.BufferedRandom):
     """A file that is put to its hosts when it is closed, or at the end of a transaction.
 
     If an error leaves its `with` statement, or nobody closes it, it is not whole: nothing is put, and a warning says so.
+    If its put fails it is kept, and counts as open until another ``close`` has put it or it is dropped.
     """
 
     def __init__(self, path: str, replace: bool, client: Callable[[], Client], autocommit: bool) -> None:
@@ -157,8 +265,17 @@ class Upload(io.BufferedRandom):
         self._local = os.path.join(self._folder, "file")
         self._path, self._replace, self._client = path, replace, client
         self._autocommit, self._process = autocommit, os.getpid()
-        self._errors_before, self._is_dropped = _left_by_errors(), False
-        super().__init__(io.FileIO(self._local, "w+"))
+        self._errors_before, self._is_dropped, self._is_owed = _left_by_errors(), False, False
+        super().__init__(_Local(self._local))
+
+    @property
+    def closed(self) -> bool:
+        return super().closed and not self._is_owed
+
+    def flush(self) -> None:
+        # Text files flush what is below whenever they are closed, also once more.
+        if not self._is_owed:
+            super().flush()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -171,6 +288,8 @@ class Upload(io.BufferedRandom):
             return
         if self._is_dropped:
             self._end(_DROPPED)
+        elif self._is_owed:
+            self._end(None)
         else:
             self._end(_ERROR if _left_by_errors() > self._errors_before else None)
 
@@ -187,8 +306,11 @@ class Upload(io.BufferedRandom):
         """Closes it and puts it, unless something is said to be the reason why it is not whole."""
         if os.getpid() != self._process:
             # A child of `fork` has a copy of it, and what it holds is still being written: it is the parent's.
+            self._is_owed = False
             self.raw.close()
             return
+        if self._is_owed and unfinished == _DROPPED:
+            unfinished = _OWED
         try:
             super().close()
         except BaseException:
@@ -203,22 +325,26 @@ class Upload(io.BufferedRandom):
             self.commit()
 
     def commit(self) -> None:
-        """Puts it, unless it was discarded."""
-        try:
-            super().close()
-            if os.path.exists(self._local):
-                put(self._client(), self._local, self._path, self._replace)
-        finally:
+        """Puts it, unless it was discarded. What is still open lacks what text or compression above it holds."""
+        if os.getpid() != self._process:
+            return
+        if not super().closed:
+            self._end(_DROPPED)
+        elif os.path.exists(self._local):
+            self._is_owed = True
+            put(self._client(), self._local, self._path, self._replace)
             self.discard()
 
     def discard(self) -> None:
         """Forgets what was written."""
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if os.getpid() == self._process:
+            self._is_owed = False
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def close_together(outer: Any, inner: Upload) -> None:
-    """Has what compresses into a file close that, too, and hand on that it was dropped."""
-    close = outer.close
+    """Has what compresses into a file close that, too, be open as long as that, and hand on that it was dropped."""
+    close, kind = outer.close, type(outer)
 
     def close_both() -> None:
         close()
@@ -227,3 +353,9 @@ def close_together(outer: Any, inner: Upload) -> None:
             inner.close()
 
     outer.close, outer._dealloc_warn = close_both, inner._dealloc_warn
+    closed = property(lambda both: kind.closed.__get__(both) and inner.closed)
+    try:
+        # A text file above it, when it is closed once more, asks whether there is something to close.
+        outer.__class__ = type(kind.__name__, (kind,), {"closed": closed})
+    except TypeError:
+        pass  # A class that is not Python's own.

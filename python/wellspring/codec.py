@@ -19,12 +19,25 @@ True
 
 Arguments that are memory may be ``bytes``, a ``bytearray``, a ``memoryview`` or a C-contiguous NumPy array of
 ``uint8`` in any shape. They are read and written in place, without the interpreter's lock. Nothing else may
-change them during a call.
+change them during a call. An encoder keeps what it computed of its source: that must stay as it is between calls,
+too, until ``reset`` turns the encoder to what stands there by then, or elsewhere. Repair symbols after a change
+without ``reset`` are of neither block, and no error tells.
+
+>>> memory = bytearray(source)
+>>> encoder = code.encoder(memory, symbol_size=100)
+>>> before = encoder.encode(100, count=102)
+>>> memory[:] = source[::-1]                         # another block in the same memory
+>>> encoder.reset(memory)
+>>> decoder.reset()
+>>> decoder.add_many(range(100, 202), encoder.encode(100, count=102))
+102
+>>> decoder.decode() and bytes(decoder.block) == source[::-1]
+True
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from ._native import (
     Code,
@@ -42,6 +55,8 @@ from ._native import encoded_length
 
 if TYPE_CHECKING:
     from ._native import Memory
+
+_Out = TypeVar("_Out", bound="Memory")
 
 __all__ = [
     "Code",
@@ -82,6 +97,7 @@ def object_information(
     return ObjectInformation(length, symbol_size, blocks)
 
 
+@overload
 def encode_object(
     data: Memory,
     *,
@@ -89,9 +105,34 @@ def encode_object(
     symbol_size: int = 1_400,
     symbols_per_block: int = _WANTED_SYMBOLS,
     information: ObjectInformation | None = None,
-    out: Memory | None = None,
+    out: None = None,
     threads: int = 0,
-) -> bytes:
+) -> bytes: ...
+
+
+@overload
+def encode_object(
+    data: Memory,
+    *,
+    repair: int,
+    symbol_size: int = 1_400,
+    symbols_per_block: int = _WANTED_SYMBOLS,
+    information: ObjectInformation | None = None,
+    out: _Out,
+    threads: int = 0,
+) -> _Out: ...
+
+
+def encode_object(
+    data: Memory,
+    *,
+    repair: int,
+    symbol_size: int = 1_400,
+    symbols_per_block: int = _WANTED_SYMBOLS,
+    information: ObjectInformation | None = None,
+    out: Any = None,
+    threads: int = 0,
+) -> Any:
     """All source symbols of an object and ``repair`` repair symbols of each block, in RFC 6330's format.
 
     That is what ``wellspring fec encode`` writes: 12 bytes of Object Transmission Information, then packets of a
@@ -104,16 +145,24 @@ def encode_object(
     """
     if information is None:
         information = object_information(_length(data), symbol_size, symbols_per_block)
-    return cast(bytes, _encode_object(data, information, repair, out, threads))
+    return _encode_object(data, information, repair, out, threads)
 
 
-def decode_object(packets: Memory, *, out: Memory | None = None, threads: int = 0) -> bytes:
+@overload
+def decode_object(packets: Memory, *, out: None = None, threads: int = 0) -> bytes: ...
+
+
+@overload
+def decode_object(packets: Memory, *, out: _Out, threads: int = 0) -> _Out: ...
+
+
+def decode_object(packets: Memory, *, out: Any = None, threads: int = 0) -> Any:
     """The object from RFC 6330's format, with packets missing, reordered or doubled.
 
     It is written to ``out`` (which is returned then), or is new bytes. Raises
     :class:`~wellspring.errors.TooFewSymbols` if a block cannot be decoded.
     """
-    return cast(bytes, _decode_object(packets, out, threads))
+    return _decode_object(packets, out, threads)
 
 
 def _length(data: Memory) -> int:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -22,10 +24,10 @@ from fsspec.utils import isfilelike
 
 from ._copies import copy_of
 from ._locks import lock_of
-from ._open_files import BLOCK, Remote, Upload, close_together, in_words, put
+from ._open_files import Reader, Remote, Sized, Upload, close_together, in_words, put
 from .errors import NoHost, NoSuchRange, ReplicasDiffer, make
 from .reports import ObjectStat, TreeReport
-from .transfers import Client, Entry
+from .transfers import Client, Entry, until
 
 __all__ = ["WellspringFileSystem"]
 
@@ -34,13 +36,28 @@ _AT_ONCE = 8
 
 _STAYS = "hosts remove, rename and copy nothing of theirs (a put of a directory with delete=True removes what it lacks)"
 
+_OPTIONS = ("keys", "insecure", "timeout", "paths", "rate", "cache")
+_OPTIONS_OF_FSSPEC = (
+    "asynchronous",
+    "listings_expiry_time",
+    "loop",
+    "max_paths",
+    "skip_instance_cache",
+    "use_listings_cache",
+)
+
 _T = TypeVar("_T")
 
 
 def _together(function: Callable[[str], _T], paths: Iterable[str]) -> list[_T]:
-    """What the function gives for each of many paths, some of them at a time."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(function, paths))
+    """What the function gives for each of many paths, some at a time. An error, or Ctrl-C, ends the others."""
+    ended = threading.Event()
+    with ThreadPoolExecutor(_AT_ONCE, initializer=until, initargs=(ended,)) as pool:
+        try:
+            return list(pool.map(function, paths))
+        except BaseException:
+            ended.set()
+            raise
 
 
 def _all_say(kind: str, error: NoHost) -> bool:
@@ -53,11 +70,16 @@ def _no_such_file(error: NoHost) -> bool:
     return _all_say("not found", error)
 
 
+def _is_no_object(entry: Entry) -> bool:
+    """Whether it is a link, a device or the like. A file that hosts cannot read is one, and an error to readers."""
+    return entry.kind == "link" or (entry.kind == "skipped" and (entry.detail or "").startswith("is a "))
+
+
 class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Files of hosts that run ``wellspring serve``.
 
-    ``keys``, ``insecure`` and ``timeout`` are those of :class:`wellspring.Client`. With ``cache``, a
-    directory, files are fetched as a whole and kept there; without it only what is read is fetched.
+    ``keys``, ``insecure``, ``timeout``, ``paths`` and ``rate`` are those of :class:`wellspring.Client`. With ``cache``,
+    a directory, files are fetched as a whole and kept there; without it only what is read is fetched.
     """
 
     protocol = "wellspring"
@@ -69,10 +91,17 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         insecure: bool = False,
         timeout: float = 10.0,
         cache: str | None = None,
+        *,
+        paths: int = 1,
+        rate: float | None = None,
         **options: Any,
     ) -> None:
+        for name in options.keys() - set(_OPTIONS_OF_FSSPEC):
+            known = f"{', '.join(sorted(_OPTIONS))}; of fsspec's own {', '.join(_OPTIONS_OF_FSSPEC)}"
+            raise TypeError(f"the file system has no option {name}: known are {known}")
         super().__init__(**options)
-        self._access: dict[str, Any] = {"keys": keys, "insecure": insecure, "timeout": timeout}
+        access = {"keys": keys, "insecure": insecure, "timeout": timeout, "paths": paths, "rate": rate}
+        self._access: dict[str, Any] = access
         self._cache = cache
         self._client: tuple[int, Client] | None = None
 
@@ -89,7 +118,8 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         kind = {"file": "file", "directory": "directory", "link": "link"}.get(entry.kind, "other")
         return {
             "name": f"{directory.rstrip('/')}/{entry.path}",
-            "size": entry.size,
+            # What has no bytes of its own has none for those who add them up.
+            "size": entry.size or 0,
             "type": kind,
             "mtime": entry.modified,
             "mode": entry.mode,
@@ -118,11 +148,23 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             raise make("NoHost", f"no host lists {directory}/ any more:{text}", [h for e in failed for h in e.hosts])
         return [found[path] for path in sorted(found)]
 
+    def _no_objects(self, directory: str, depth: int | None) -> list[tuple[str, str]]:
+        """What is anywhere in a directory that hosts do not serve, and why, as deep as that."""
+        found = list[tuple[str, str]]()
+        for entry in self._list(directory):
+            path = f"{directory}/{entry.path}"
+            if _is_no_object(entry):
+                found.append((path, "is a link" if entry.kind == "link" else entry.detail or ""))
+            elif entry.kind == "directory" and depth != 1:
+                found += self._no_objects(path, depth and depth - 1)
+        return found
+
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
-        """What is in a directory, or the file itself."""
+        """The files and directories in a directory, or the file itself. Links are no objects: ``info`` has them."""
         path = cast(str, self._strip_protocol(path))
         try:
-            infos = [self._info(path, entry) for entry in self._list(path)]
+            entries = self._list(path)
+            infos = [self._info(path, entry) for entry in entries if not _is_no_object(entry)]
         except NoHost as error:
             if "/" not in path or not _no_such_file(error):
                 raise
@@ -133,17 +175,19 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         """Size and times of a file or directory."""
         path = cast(str, self._strip_protocol(path))
         parent, slash, name = path.rpartition("/")
-        if not slash:
-            return {"name": path, "size": None, "type": "directory"}
+        directory = {"name": path, "size": 0, "type": "directory"}
         try:
-            entries = self._list(parent)
+            entries = self._list(parent if slash else path)
         except NoHost as error:
             if _all_say("not allowed", error):
-                self._list(path)  # A directory to which the rights of a key begin.
-                return {"name": path, "size": None, "type": "directory"}
+                if slash:
+                    self._list(path)  # A directory to which the rights of a key begin.
+                return directory
             if _no_such_file(error):
                 raise FileNotFoundError(str(error)) from error
             raise
+        if not slash:
+            return directory
         for entry in entries:
             if entry.path == name:
                 return self._info(parent, entry)
@@ -249,8 +293,8 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             stat = self._stat(path)
             if self._cache is not None:
                 fetch = partial(self._own_client().get, path, force=True, digest=stat.digest)
-                return open(copy_of(path, stat.digest, self._cache, fetch), "rb")
-            return io.BufferedReader(Remote(self._own_client, path, stat.size), BLOCK)
+                return Sized(io.FileIO(copy_of(path, stat.digest, self._cache, fetch)), stat.size)
+            return Reader(Remote(self._own_client, path, stat.size))
         if mode in ("wb", "xb"):
             if mode == "xb":
                 self._check_new(path)
@@ -300,8 +344,9 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         if isinstance(rpath, str):
             rpath = self._strip_protocol(rpath) + "/" * rpath.endswith("/")
         is_one = isinstance(rpath, str) and isinstance(lpath, str) and not any(each in rpath for each in "*?[")
-        if recursive and is_one and not options and self.isdir(rpath):
-            path = rpath.rstrip("/")
+        is_directory = recursive and is_one and self.isdir(rpath)
+        path = rpath.rstrip("/") if is_directory else ""
+        if is_directory and not options:
             # By fsspec's rules: into a directory that is there or is said to be one, unless its content is meant.
             inside = (os.path.isdir(lpath) or lpath.endswith("/")) and not rpath.endswith("/")
             target = os.path.join(lpath, path.rpartition("/")[2]) if inside else lpath
@@ -314,6 +359,9 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             except ReplicasDiffer:
                 pass  # In other files, maybe, or in times: then each file has to agree.
         super().get(rpath, lpath, recursive=recursive, **options)
+        if is_directory and (left_out := self._no_objects(path, options.get("maxdepth"))):
+            skipped = tuple((each.removeprefix(f"{path}/"), reason) for each, reason in left_out)
+            raise OSError(f"not all of {path} was fetched, the rest is in {lpath}: {in_words(skipped)}")
 
     def get_file(self, rpath: str, lpath: Any = None, **options: Any) -> None:
         """Fetches a file, or makes a directory; into a file that is open, too."""
@@ -350,13 +398,19 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
         """Puts a file to all the hosts; with ``mode="create"`` one that is not there yet."""
         if os.path.isdir(lpath):
             return
-        if self._intrans:
-            super().put_file(lpath, rpath, mode=mode, **options)
-            return
         is_new = mode == "create"
+        if self._intrans:
+            with open(lpath, "rb") as source, self.open(rpath, "xb" if is_new else "wb") as target:
+                shutil.copyfileobj(source, target)
+            return
         if is_new:
             self._check_new(rpath)
         put(self._own_client(), lpath, cast(str, self._strip_protocol(rpath)), replace=not is_new)
+
+    def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **options: Any) -> None:
+        """Writes the bytes of a file; with ``mode="create"`` one that is not there yet."""
+        with self.open(path, "xb" if mode == "create" else "wb", **options) as file:
+            file.write(value)
 
     def pipe(self, path: Any, value: bytes | None = None, **options: Any) -> None:
         """Writes the bytes of a file, or those of many by their paths, several at one time."""
@@ -367,6 +421,10 @@ class WellspringFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec 
             super().pipe(path, value, **options)
 
     def rm_file(self, path: str) -> None:
+        """Hosts remove nothing."""
+        raise NotImplementedError(_STAYS)
+
+    def rmdir(self, path: str) -> None:
         """Hosts remove nothing."""
         raise NotImplementedError(_STAYS)
 

@@ -40,8 +40,8 @@ class Update:
     """Something that happens during a transfer."""
 
     event: str
-    """``hashing``, ``started``, ``moving``, ``lost``, ``back``, ``altered``, ``straggler``, ``complete``,
-    ``quorum`` or ``verifying``."""
+    """``hashing``, ``started``, ``moving``, ``lost``, ``back``, ``altered``, ``shortened`` (it begins again with shorter
+    symbols, since a path carries no longer ones), ``straggler``, ``complete``, ``quorum`` or ``verifying``."""
     done: int = 0
     """Bytes in place."""
     total: int = 0
@@ -84,7 +84,10 @@ class LsOptions(TypedDict, total=False):
     """Options of :func:`ls`."""
 
     recursive: bool
+    """All that is anywhere in the directory."""
     digests: bool
+    """The BLAKE3 digests of files. All of the directory is listed then, also without ``recursive``, and hosts read each
+    file whose digest they do not know yet: that may take them minutes."""
 
 
 class PutOptions(TypedDict, total=False):

@@ -19,13 +19,14 @@ import functools
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, Unpack
 
 from . import _native
-from .errors import UsageError
+from .errors import Cancelled, UsageError
 from .reports import (
     Access,
     Entry,
@@ -144,6 +145,20 @@ _T = TypeVar("_T")
 _P = ParamSpec("_P")
 
 
+class _Work(threading.local):
+    """What a thread waits for a part of: it ends with it."""
+
+    ended: threading.Event | None = None
+
+
+_work = _Work()
+
+
+def until(ended: threading.Event) -> None:
+    """Has transfers that the calling thread waits for from now on be cancelled once this is set."""
+    _work.ended = ended
+
+
 @dataclass(frozen=True)
 class _Pending(Generic[_T]):
     """A transfer under way, and what becomes of its report."""
@@ -163,6 +178,8 @@ class _Pending(Generic[_T]):
     def wait(self) -> _T:
         try:
             while not self.transfer.wait(_PATIENCE):
+                if _work.ended is not None and _work.ended.is_set():
+                    raise Cancelled("the call that this transfer was a part of has ended")
                 _tell(self.transfer, self.progress)
             _tell(self.transfer, self.progress)
         except BaseException:
@@ -182,7 +199,8 @@ class _Pending(Generic[_T]):
 
         self.transfer.on_done(on_done)
         try:
-            while not over.is_set():
+            # Where no thread could be started, nobody tells that it is over.
+            while not over.is_set() and not self.transfer.wait(0):
                 try:
                     await asyncio.wait_for(over.wait(), _PATIENCE)
                 except TimeoutError:
@@ -466,7 +484,7 @@ class Server:
         return self._native.address
 
     def events(self) -> Iterator[str]:
-        """What happened since the last call, in words for people."""
+        """What happened since the last call, for logs: its words may be others in the next version."""
         yield from self._native.events()
 
     def reload_keys(self) -> None:

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -42,7 +43,7 @@ pub struct VerifyArgs {
     /// Hosts, and the directory there, whose files they read for their digests.
     #[arg(value_name = "HOST[,HOST...]/[DIR/]", required_unless_present_any = ["manifest", "save", "print_config"])]
     with: Option<TreeLocation>,
-    /// Compare with the digests in a file: `DIGEST  PATH`, one a line.
+    /// Compare with the digests in a file: `DIGEST  PATH`, one a line. In the directory that file is not too much.
     #[arg(long, value_name = "FILE", conflicts_with = "with")]
     manifest: Option<PathBuf>,
     /// Write the digests to a file, which must not exist; `-` is standard output. If a file cannot be read, or has a name
@@ -78,9 +79,12 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
         (None, None) => None,
     };
     let directory = args.directory.clone();
-    let here = interrupt.guard(detached(move || of_directory(&directory))).await??;
+    let mut here = interrupt.guard(detached(move || of_directory(&directory))).await??;
     if let Some(path) = &args.save {
         save(path, &here)?;
+    }
+    if let (Some(path), Some(expected)) = (&args.manifest, &expected) {
+        leave_out(path, &args.directory, expected, &mut here);
     }
     let Some(expected) = expected else { return Ok(()) };
     let mut counts = [0_u64; 3];
@@ -194,6 +198,15 @@ fn read_manifest(path: &Path) -> Result<Files, Failed> {
         digests.insert(path.to_owned(), Ok(digest));
     }
     Ok(digests)
+}
+
+/// Leaves out the file of the digests itself where it lies in the directory, unless it is expected there.
+fn leave_out(manifest: &Path, directory: &Path, expected: &Files, here: &mut Files) {
+    let identity = |path: &Path| path.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
+    let Some(own) = identity(manifest) else { return };
+    here.retain(|path, _| {
+        expected.contains_key(path) || identity(&directory.join(path)) != Some(own)
+    });
 }
 
 /// Whether something has that name already.

@@ -86,7 +86,8 @@ impl Code {
     }
 }
 
-/// Makes any encoding symbol of one block, which it keeps lent.
+/// Makes any encoding symbol of one block, which it keeps lent and which must stay as it is until `reset`: what repair
+/// symbols are made of is computed once.
 #[pyclass(frozen, module = "wellspring")]
 pub struct Encoder {
     k: u32,
@@ -165,7 +166,7 @@ impl Encoder {
         py.detach(|| encoder.prepare(&source)).map_err(of_codec)
     }
 
-    /// Turns to another block of the same shape; memory is kept.
+    /// Turns to another block of the same shape, also one in the same memory; nothing of the one before is used again.
     fn reset(&self, source: &Bound<'_, PyAny>) -> PyResult<()> {
         let source = source_of(source, self.k, self.symbol_size)?;
         let mut state = self.lock()?;

@@ -48,8 +48,8 @@ fn codes() -> Arc<CodeCache> {
     made
 }
 
-/// Does all jobs on as many threads as asked for, at most one a job; 0 are as many as there are cores. Each thread has
-/// a `W` for all its jobs.
+/// Does all jobs on as many threads as asked for, at most one a job; 0 are as many as there are cores. Where so many
+/// cannot be started fewer do the same. Each thread has a `W` for all its jobs.
 fn on_threads<T: Send, W: Default>(
     threads: usize,
     jobs: Vec<T>,
@@ -71,7 +71,8 @@ fn on_threads<T: Send, W: Default>(
         }
     };
     std::thread::scope(|scope| {
-        (1..threads).for_each(|_| drop(scope.spawn(run)));
+        let start = || std::thread::Builder::new().spawn_scoped(scope, run);
+        (1..threads).map(|_| start()).take_while(Result::is_ok).for_each(drop);
         run();
     });
     failed.into_inner().expect("as above").map_or(Ok(()), Err)

@@ -94,7 +94,7 @@ impl Server {
         self.address.to_string()
     }
 
-    /// Events since the last call, the oldest first.
+    /// Events since the last call, the oldest first, for logs: their form is no promise.
     fn events(&self) -> PyResult<Vec<String>> {
         self.server.check_process()?;
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);

@@ -81,15 +81,17 @@ impl Shared {
     }
 }
 
-/// Tells a Python function from a thread of its own: the interpreter may be busy, tasks are not.
+/// Tells a Python function from a thread of its own: the interpreter may be busy, tasks are not. Where no thread can be
+/// started it is not told: who waits looks from time to time, too.
 fn call_back(call: Py<PyAny>) {
-    std::thread::spawn(move || {
+    let told = std::thread::Builder::new().spawn(move || {
         Python::try_attach(|py| {
             if let Err(error) = call.call0(py) {
                 error.write_unraisable(py, None);
             }
         });
     });
+    drop(told);
 }
 
 /// A transfer under way.

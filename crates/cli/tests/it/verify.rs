@@ -38,6 +38,25 @@ fn files_are_read_again_and_compared_with_a_host_or_with_saved_digests() {
 }
 
 #[test]
+fn saved_digests_in_the_directory_itself_are_not_too_much() {
+    let place = Place::new();
+    let here = place.dir("here");
+    write(&here, "d/a", b"bytes");
+    let sums = here.join("d/sums.b3");
+    let verify = |more: &[&str]| output(&[&["verify", text(&here)], more].concat());
+    assert!(verify(&["--save", text(&sums)]).status.success());
+    let unchanged = verify(&["--manifest", text(&sums)]);
+    assert!(unchanged.status.success(), "{}", shown(&unchanged.stdout));
+    // Later ones have the earlier ones, which are compared as any file.
+    let later = here.join("later.b3");
+    assert!(verify(&["--manifest", text(&sums), "--save", text(&later)]).status.success());
+    assert!(verify(&["--manifest", text(&later)]).status.success());
+    let other = verify(&["--manifest", text(&sums)]);
+    assert_eq!(other.status.code(), Some(7), "{}", shown(&other.stderr));
+    assert_eq!(shown(&other.stdout), "extra   later.b3\n");
+}
+
+#[test]
 fn what_is_saved_of_a_directory_is_all_that_is_compared_later() {
     let place = Place::new();
     let here = place.dir("here");
