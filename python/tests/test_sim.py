@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -171,7 +172,12 @@ class Counting(ThreadPoolExecutor):
         return super().submit(fn, *args, **kwargs)
 
 
-def test_short_runs_are_handed_over_some_at_a_time_and_alone_when_they_have_failed() -> None:
+def test_short_runs_are_handed_over_some_at_a_time_and_alone_when_they_have_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # However slow this machine is: they are short beside that.
+    for name in ("_SHORT", "_TASK"):
+        monkeypatch.setattr(sys.modules["wellspring.sweep"], name, 3600.0)
     short = {**SMALL, "workload.size": "10KB"}
     with Counting() as pool:
         result = sweep("scdp-12a", seeds=40, set=short, executor=pool)
