@@ -32,6 +32,7 @@ mod switch;
 mod terminal;
 mod top;
 mod tree_names;
+mod tree_patterns;
 mod trees;
 mod tutorial;
 mod ui;

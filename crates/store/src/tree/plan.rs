@@ -343,7 +343,10 @@ impl Maker {
         let stays = match here.content {
             Content::Skipped(SkipReason::Name) => true,
             // Known is only that it is no directory that can be looked into.
-            Content::Skipped(_) => !self.options.filter.belongs(here.path, false),
+            Content::Skipped(reason) => [false, true].into_iter().any(|may_be_directory| {
+                (!may_be_directory || reason == SkipReason::Unreadable)
+                    && !self.options.filter.belongs(here.path, may_be_directory)
+            }),
             _ => false,
         };
         if self.options.delete && !below && !stays {
@@ -505,8 +508,11 @@ impl Maker {
     }
 }
 
-/// Whether a directory has something that a filter leaves out.
+/// Whether a filter leaves out a directory, or something in it.
 fn leaves_out(target: &mut TreeTarget, path: &str, filter: &TreeFilter) -> io::Result<bool> {
+    if !filter.belongs(path, true) {
+        return Ok(true);
+    }
     let inside = |name: &str| format!("{path}/{name}");
     let directory = target.directory_of(&inside("any"))?;
     let listing = scan(directory.as_ref(), Scan::ALL).map_err(io::Error::other)?;

@@ -267,8 +267,10 @@ impl<'a> Upload<'a> {
             if outside.is_some_and(|outside| is_below(path, outside)) {
                 continue;
             }
-            let is_directory = surplus.get(at + 1).is_some_and(|next| is_below(next, path));
-            if self.options.tree.filter.belongs(path, is_directory) {
+            let has_something = surplus.get(at + 1).is_some_and(|next| is_below(next, path));
+            let belongs = |is_directory| self.options.tree.filter.belongs(path, is_directory);
+            // One with nothing in it may be a file or a directory.
+            if if has_something { belongs(true) } else { belongs(true) && belongs(false) } {
                 removed.push(path.clone());
             } else {
                 outside = Some(path);
