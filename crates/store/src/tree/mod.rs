@@ -52,6 +52,8 @@ pub use wellspring_tree as listing;
 #[cfg(test)]
 mod live_tests;
 #[cfg(test)]
+mod rights_tests;
+#[cfg(test)]
 mod swap_tests;
 #[cfg(test)]
 mod tests;
