@@ -215,7 +215,7 @@ impl Maker {
         };
         if !is_dry {
             // Of an earlier call that was killed. What cannot be looked at stays.
-            let _ = remove_stale_parts(&directory, true);
+            let _ = remove_stale_parts(&directory, options.deep);
         }
         let keeps = options.keeps;
         let how = Scan {

@@ -216,6 +216,20 @@ fn nothing_is_removed_if_what_came_for_it_cannot_be_synced() {
     assert!(home.path().join("old").exists());
 }
 
+#[test]
+fn part_files_below_a_directory_stay_if_only_files_in_itself_are_asked_for() {
+    for deep in [false, true] {
+        let home = tempfile::tempdir().expect("directory");
+        let part = home.path().join("d/.x.wellspring-0123456789abcdef.part");
+        std::fs::create_dir(home.path().join("d")).expect("directory");
+        std::fs::write(&part, b"part").expect("write");
+        let listing = TreeListing { bytes: Arc::new(raw(&[])), digest: Digest([0; 32]) };
+        let options = PlanOptions { deep, ..PlanOptions::default() };
+        assert!(Plan::make(&options, listing, home.path(), Arc::new(|_| {}))().is_ok());
+        assert_eq!(part.exists(), !deep);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
