@@ -1,16 +1,19 @@
 //! Trees of directories that their owner, who is not root, may not search or change.
 
-use std::fs;
-use std::fs::File;
+use std::fs::{self, File};
+use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Gid, Uid};
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
 use wellspring_tree::{Content, Cursor};
 
-use super::{Scan, scan};
+use super::{Plan, PlanError, PlanOptions, Scan, TreeListing, TreeTarget, scan};
+use crate::existing::Existing;
+use crate::objects::Digest;
 
 /// Does something in a directory as a user to whom rights matter: root may do everything.
 fn as_user(does: impl FnOnce(PathBuf) + Send + 'static) {
@@ -71,5 +74,85 @@ fn a_directory_that_may_not_be_searched_is_skipped_and_all_else_is_listed() {
         for name in ["a", "b", "c"] {
             set(&tree.join(name), 0o755);
         }
+    });
+}
+
+/// A plan for what another directory has, which is carried out but for the bytes of files.
+fn mirror(from: &Path, to: &Path) -> Result<u64, PlanError> {
+    let root = OwnedFd::from(File::open(from).expect("open"));
+    let bytes = Arc::new(scan(&root, Scan::ALL).expect("walked").into_bytes());
+    let listing = TreeListing { bytes, digest: Digest([0; 32]) };
+    let options = PlanOptions { delete: true, ..PlanOptions::default() };
+    let plan = Plan::make(&options, listing, to, Arc::new(|_| {}))()?;
+    let mut target = plan.target().expect("not dry");
+    for pack in &plan.packs {
+        for file in plan.wanted(pack)? {
+            let mut new = target.begin_file(&file.path, file.meta.mode).expect("begun");
+            new.write_all(&vec![7; file.size as usize]).expect("written");
+            new.finish(&file.meta, Existing::Replace).expect("in place");
+        }
+    }
+    drop(target);
+    plan.finish()
+}
+
+#[test]
+fn directories_that_may_not_be_changed_are_brought_up_to_date_and_have_their_modes_again() {
+    as_user(|home| {
+        let (from, to) = (home.join("from"), home.join("to"));
+        let modes = [("a", 0o555), ("a/b", 0o500), ("c", 0o555), ("old", 0o555)];
+        let each = |tree: &Path, is_closed: bool| {
+            // The outermost comes first where they are opened.
+            let mut modes = modes.to_vec();
+            if is_closed {
+                modes.reverse();
+            }
+            for (name, mode) in modes {
+                if tree.join(name).exists() {
+                    set(&tree.join(name), if is_closed { mode } else { 0o755 });
+                }
+            }
+        };
+        for (name, _) in modes {
+            fs::create_dir_all(from.join(name)).expect("made");
+            fs::write(from.join(name).join("file"), "bytes").expect("written");
+        }
+        each(&from, true);
+        mirror(&from, &to).expect("made");
+        for round in 0..2 {
+            each(&from, false);
+            fs::write(from.join(format!("a/b/new-{round}")), "bytes").expect("written");
+            fs::create_dir_all(from.join(format!("c/d-{round}"))).expect("made");
+            let _ = fs::remove_file(from.join("a/file"));
+            let _ = fs::remove_dir_all(from.join("old"));
+            each(&from, true);
+            mirror(&from, &to).unwrap_or_else(|error| panic!("{round}: {error}"));
+            assert_eq!(listed(&to), listed(&from), "{round}");
+            for (name, mode) in &modes[..3] {
+                let set = fs::metadata(to.join(name)).expect("stat").permissions().mode();
+                assert_eq!(set & 0o7777, *mode, "{round} {name}");
+            }
+        }
+        each(&from, false);
+        each(&to, false);
+    });
+}
+
+#[test]
+fn a_directory_that_is_left_out_has_its_mode_again_whenever_the_target_is_dropped() {
+    as_user(|tree| {
+        fs::create_dir_all(tree.join("a/b")).expect("made");
+        fs::write(tree.join("a/b/file"), "bytes").expect("written");
+        set(&tree.join("a/b"), 0o500);
+        set(&tree.join("a"), 0o400);
+        let mut target = TreeTarget::open(&tree, false).expect("open");
+        assert!(target.remove_one("a/b/file").expect("removed"));
+        let mode = |name| fs::metadata(tree.join(name)).expect("stat").permissions().mode() & 0o777;
+        assert_eq!(mode("a"), 0o700);
+        drop(target);
+        assert_eq!(mode("a"), 0o400);
+        set(&tree.join("a"), 0o700);
+        assert_eq!(mode("a/b"), 0o500);
+        set(&tree.join("a/b"), 0o700);
     });
 }
