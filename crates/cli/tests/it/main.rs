@@ -31,6 +31,7 @@ mod support;
 mod switch;
 mod terminal;
 mod top;
+mod tree_modes;
 mod tree_names;
 mod tree_patterns;
 mod trees;

@@ -67,3 +67,19 @@ fn a_directory_that_is_chosen_comes_with_all_that_is_in_it() {
         assert!(said.contains("a bad pattern") && !to.exists(), "{said}");
     }
 }
+
+#[test]
+fn what_lies_below_a_file_that_is_left_out_stays_at_a_host() {
+    let place = Place::new();
+    let (here, served) = (place.dir("here"), place.dir("served"));
+    write(&here, "a.bin", b"mine");
+    write(&here, "d", b"left out");
+    let server = place.serve(&served, &["--allow-put", "--allow-overwrite"]);
+    let there = served.join("t");
+    write(&there, "d/x.bin", b"theirs");
+    write(&there, "old.bin", b"theirs");
+    let to = format!("{}/t/", server.address);
+    run(&["put", text(&here), &to, "--force", "--delete", "--include", "*.bin"]).success();
+    assert_eq!(listing(&there), ["a.bin", "d"]);
+    assert_eq!(listing(&there.join("d")), ["x.bin"]);
+}
