@@ -1,4 +1,4 @@
-//! What keeps a directory from holding a tree, found before anything is made.
+//! Obstacles to a tree in a directory, found before anything is made.
 
 use std::collections::BTreeSet;
 use std::io;
