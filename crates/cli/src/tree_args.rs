@@ -1,7 +1,8 @@
 //! Arguments and texts that `get` and `put` of a directory share.
 
+mod patterns;
+
 use clap::Args;
-use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 use wellspring_client::{TreeChange, TreeFilter, TreeOptions};
 use wellspring_console::exit::Failed;
@@ -11,6 +12,7 @@ use wellspring_net::store::tree::can_give_owners;
 use wellspring_net::store::tree::listing::{Keeps, SkipReason};
 
 use crate::config::Line;
+use patterns::Patterns;
 
 /// Moving a directory.
 #[derive(Args, Clone)]
@@ -34,10 +36,12 @@ pub struct TreeArgs {
     /// Keep POSIX access control lists, which name users by their numbers.
     #[arg(long, help_heading = "Directories")]
     acls: bool,
-    /// Move only files whose path in the directory fits a pattern: `*.bin` fits at any depth, `a/**` all below a.
+    /// Move only what fits a pattern, and all that is in directories that do: `*.bin` fits at any depth, `/a` or `a/**` in
+    /// the directory itself, `a/` directories alone.
     #[arg(long, value_name = "GLOB", help_heading = "Directories")]
     include: Vec<String>,
-    /// Leave out files, and directories with all that is in them, whose path fits a pattern.
+    /// Leave out what fits a pattern, directories with all that is in them; --delete leaves it alone. Patterns are those of
+    /// --include: `cache/` is every directory of that name.
     #[arg(long, value_name = "GLOB", help_heading = "Directories")]
     exclude: Vec<String>,
 }
@@ -81,28 +85,13 @@ impl TreeArgs {
     }
 
     fn filter(&self) -> Result<TreeFilter, Failed> {
-        let (include, exclude) = (globs(&self.include)?, globs(&self.exclude)?);
+        let include = Patterns::parse(&self.include)?;
+        let exclude = Patterns::parse(&self.exclude)?;
         Ok(TreeFilter::by(move |path, is_directory| {
-            !exclude.is_match(path)
-                && (is_directory || include.is_empty() || include.is_match(path))
+            !exclude.fit(path, is_directory)
+                && (is_directory || include.is_empty() || include.fit_at_or_above(path, false))
         }))
     }
-}
-
-/// Patterns; one without `/` fits the last component at any depth.
-fn globs(patterns: &[String]) -> Result<GlobSet, Failed> {
-    let wrong = |error: globset::Error| Failed::usage(format!("a bad pattern: {error}"));
-    let mut set = GlobSetBuilder::new();
-    for pattern in patterns {
-        let anywhere = if pattern.contains('/') { String::new() } else { "**/".to_owned() };
-        let glob = globset::GlobBuilder::new(&format!("{anywhere}{pattern}"))
-            .literal_separator(true)
-            .build()
-            .map_err(wrong)?;
-        let _: &Glob = &glob;
-        set.add(glob);
-    }
-    set.build().map_err(wrong)
 }
 
 /// Prints what would be done.
@@ -147,21 +136,4 @@ pub fn skipped_json(skipped: &[(String, SkipReason)]) -> Vec<Value> {
     let entry =
         |(path, reason): &(String, SkipReason)| json!({"path": path, "reason": reason.to_string()});
     skipped.iter().map(entry).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_without_a_slash_fit_at_any_depth() {
-        let set = globs(&["*.bin".to_owned(), "a/**".to_owned()]).expect("patterns");
-        for path in ["x.bin", "d/e/x.bin", "a/b/c"] {
-            assert!(set.is_match(path), "{path}");
-        }
-        for path in ["x.bin.txt", "a", "d/a/x"] {
-            assert!(!set.is_match(path), "{path}");
-        }
-        assert!(globs(&["[".to_owned()]).is_err());
-    }
 }

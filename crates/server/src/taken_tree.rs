@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::listed::Listed;
 use crate::store::tree::listing::{Content, Keeps, ListingError};
-use crate::store::tree::{PlanError, PlanOptions, TreeTarget, Wanted};
+use crate::store::tree::{Loosened, PlanError, PlanOptions, TreeTarget, Wanted, folded};
 use crate::store::{Existing, ObjectName, StoreError, next_name};
 
 /// The listing of a tree that a client puts.
@@ -26,6 +27,8 @@ pub(super) struct TakenTree {
     pub(super) refused: Option<String>,
     /// Directories that were made for it, and may get the modes and times of the listing.
     pub(super) made: Arc<Mutex<BTreeSet<String>>>,
+    /// Directories in which files are written that their owner, this server, could not change.
+    pub(super) loosened: Mutex<Option<Arc<Loosened>>>,
     /// Keeps the tree that grows beside the directory from being removed, or written by programs of this machine.
     pub(super) next: Mutex<Option<File>>,
 }
@@ -102,7 +105,7 @@ impl TakenTree {
             }
             if let Err(error) = name(&in_directory(listed.directory(), entry.path)) {
                 refused = Some(format!("{}: {error}", entry.path));
-            } else if seen.as_mut().is_some_and(|seen| !seen.insert(entry.path.to_lowercase())) {
+            } else if seen.as_mut().is_some_and(|seen| !seen.insert(folded(entry.path))) {
                 refused = Some(PlanError::Case(entry.path.to_owned()).to_string());
             }
         }
@@ -113,6 +116,7 @@ impl TakenTree {
             atomic,
             refused,
             made: Arc::default(),
+            loosened: Mutex::default(),
             next: Mutex::default(),
         })
     }
@@ -123,6 +127,12 @@ impl TakenTree {
 }
 
 impl TakenTree {
+    /// The directory that its files are written into, which is open.
+    pub(super) fn target(&self, root: OwnedFd) -> TreeTarget {
+        let mut loosened = self.loosened.lock().unwrap_or_else(PoisonError::into_inner);
+        TreeTarget::sharing(root, &mut loosened)
+    }
+
     /// What is listed that has no bytes and that is not below `root`: empty files, directories, links; one more than
     /// `limit` at most.
     pub(super) fn missing_without_bytes(&self, root: &Path, limit: u64) -> Vec<(String, u64)> {

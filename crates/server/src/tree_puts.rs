@@ -149,8 +149,10 @@ impl Handler {
     pub(super) fn prepare_step(&self, step: &TreeStep) -> Result<(), StoreError> {
         let TreeStep::File { tree, file, existing } = step else { return Ok(()) };
         let (root, _stays) = self.open_place(tree)?;
-        let mut target = TreeTarget::of(root);
+        let mut target = tree.target(root);
         tree.make_parents(&mut target, std::slice::from_ref(file), *existing)?;
+        // For the part file. Whether it can be made is told when it is.
+        let _ = target.directory_to_change(&file.path);
         if target.is_in_doubt(&file.path, file.size, file.meta.modified) {
             // What comes now is not.
             target.begin()?;
@@ -183,7 +185,7 @@ impl Handler {
             TreeStep::File { existing: Existing::Keep, .. } if part.is_none() => {}
             TreeStep::File { tree, file, existing } => {
                 let (root, _stays) = self.open_place(tree)?;
-                let mut target = TreeTarget::of(root);
+                let mut target = tree.target(root);
                 if let Some(part) = part {
                     if *existing == Existing::Replace {
                         target.make_way(&file.path).map_err(|error| at(&file.path, error))?;
@@ -209,7 +211,7 @@ impl Handler {
                     path.match_indices('/').any(|(end, _)| cleared.contains(&path[..end]))
                 };
                 let (root, _stays) = self.open_place(tree)?;
-                let mut target = TreeTarget::of(root);
+                let mut target = tree.target(root);
                 let known: BTreeSet<&str> = surplus.iter().map(String::as_str).collect();
                 for path in &cleared {
                     // What is hidden here keeps its directory, and all else in it.
@@ -289,7 +291,7 @@ impl Handler {
         part: &PartFile,
     ) -> Result<(), StoreError> {
         let (root, _stays) = self.open_place(tree)?;
-        let mut target = TreeTarget::of(root);
+        let mut target = tree.target(root);
         tree.make_parents(&mut target, files, existing)?;
         let unpack = Unpack::new(target, files.to_vec(), |_| {});
         let mut unpack = unpack.of_put(existing, tree.has_digests);
@@ -420,7 +422,7 @@ impl Handler {
         }
         let (root, _stays) = self.close_place(tree)?;
         let local = scan(&root, self.how(tree)).map_err(io::Error::other)?;
-        let mut target = TreeTarget::of(root);
+        let mut target = tree.target(root);
         let options = PlanOptions { delete: !requested.is_empty(), ..tree.options(existing) };
         let plan = |dry: bool| {
             let options = PlanOptions { dry_run: dry, ..options.clone() };
@@ -453,6 +455,7 @@ impl Handler {
         let ours = std::mem::take(&mut plan.made_directories);
         let set = |path: &str| may_replace || made.contains(path) || ours.contains(path);
         plan.set_directories(set).map_err(of_tree)?;
+        target.restore_modes();
         self.settle(|| target.settle(plan.leaves_doubts()))?;
         if tree.atomic {
             self.swap(tree, &requested)?;

@@ -64,7 +64,7 @@ pub struct TreeReceiver {
     pub lacked_files: u64,
     /// Their length \[bytes\].
     pub lacked_bytes: u64,
-    /// What it was told to remove.
+    /// What it has removed: directories that it was told to remove, and that have something it does not list, stay.
     pub removed: u64,
 }
 

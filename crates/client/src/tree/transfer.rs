@@ -126,7 +126,8 @@ impl Transfer<'_> {
         let is_in_doubt = target.is_in_doubt(&file.path, file.size, file.meta.modified);
         if is_in_doubt || !self.is_here(&name, &file, &mut target).await? {
             // A path that leads to the directory that was opened, whatever its name leads to by now.
-            let directory = target.directory_of(&file.path).map_err(placed(file.path.clone()))?;
+            let directory = target.directory_to_change(&file.path);
+            let directory = directory.map_err(placed(file.path.clone()))?;
             let file_name = file.path.rsplit('/').next().unwrap_or(&file.path);
             let path = path_of(&directory).map_err(placed(file.path.clone()))?.join(file_name);
             let existing = match is_in_doubt || self.moved.is_ours(&file.path) {

@@ -10,17 +10,20 @@ mod file;
 mod filter;
 mod leftovers;
 mod listed;
+mod loosened;
 mod lost;
 #[cfg(target_os = "linux")]
 mod mounts;
 mod movable;
 mod nameless;
 mod new_file;
+mod obstacles;
 mod pack;
 mod packs;
 mod plan;
 mod plan_options;
 mod removal;
+mod remove_all;
 mod rescue;
 mod scan;
 mod spelling;
@@ -36,7 +39,9 @@ pub use attributes::{Meta, can_give_owners};
 pub use doubted::{in_doubt, is_in_doubt, one_in_doubt};
 pub use file::{LinksOut, path_of};
 pub use filter::{FilterWalk, TreeFilter};
+pub use loosened::Loosened;
 pub use new_file::NewFile;
+pub use obstacles::folded;
 pub use pack::{MAX_PACK_LEN, PackError, open_listed, read_pack, unnamed_file};
 pub use packs::{Pack, Packer, wanted};
 pub use plan::Plan;
@@ -51,6 +56,8 @@ pub use wellspring_tree as listing;
 
 #[cfg(test)]
 mod live_tests;
+#[cfg(test)]
+mod rights_tests;
 #[cfg(test)]
 mod swap_tests;
 #[cfg(test)]

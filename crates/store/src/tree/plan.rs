@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use wellspring_tree::{Content, Cursor, Entry, Lacks, Listing, Pair, Place, SkipReason, compare};
 
-use super::filter::{FilterWalk, TreeFilter, is_below};
+use super::filter::{FilterWalk, is_below};
+use super::obstacles::{self, leaves_out};
 use super::packs::{Pack, Packer, wanted};
 use super::plan_options::{PlanError, PlanOptions, TreeChange, TreeListing};
 use super::spelling::Spellings;
-use super::{Meta, Scan, TreeTarget, Wanted, scan};
+use super::{Meta, Scan, TreeTarget, Wanted};
 use crate::objects::{ObjectName, remove_stale_parts};
 
 /// Skipped paths that are kept for the report.
@@ -123,6 +124,9 @@ impl Plan {
         }
         let removed = self.remove_surplus()?;
         self.set_directories(|_| true)?;
+        if let Some(target) = self.writable() {
+            target.restore_modes();
+        }
         settle(&self)?;
         let target = self.target.as_ref().filter(|_| !self.is_dry);
         // What was written may be gone with it.
@@ -189,8 +193,6 @@ impl Plan {
 struct Maker {
     options: PlanOptions,
     plan: Plan,
-    /// Names without case that were seen; absent where the file system tells cases apart.
-    seen: Option<BTreeSet<String>>,
     /// What is surplus with all that is below it.
     removed: Option<String>,
     /// What is left out of the tree, and a directory here: what is below it may be of the tree, too.
@@ -209,13 +211,13 @@ impl Maker {
     ) -> Result<Plan, PlanError> {
         let here = |error| PlanError::Place(directory.display().to_string(), error);
         let is_dry = options.dry_run;
-        let target = match TreeTarget::open(&directory, !is_dry) {
+        let mut target = match TreeTarget::open(&directory, !is_dry) {
             Err(error) if is_dry && error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened.map_err(here)?),
         };
         if !is_dry {
             // Of an earlier call that was killed. What cannot be looked at stays.
-            let _ = remove_stale_parts(&directory, true);
+            let _ = remove_stale_parts(&directory, options.deep);
         }
         let keeps = options.keeps;
         let how = Scan {
@@ -227,6 +229,13 @@ impl Maker {
         };
         let local = target.as_ref().map(|target| target.scan(how)).transpose()?;
         let local = local.unwrap_or_default();
+        if let Some(target) = &mut target {
+            let folds = match is_dry {
+                true => obstacles::seems_to_fold(target, &local),
+                false => target.folds_case().map_err(here)?,
+            };
+            obstacles::check(&options, &listing, (target, folds), &local)?;
+        }
         let mut plan = Maker::run_in(options, listing, (target, &local), hear)?;
         plan.directory = Some(directory);
         Ok(plan)
@@ -239,14 +248,6 @@ impl Maker {
         hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
     ) -> Result<Plan, PlanError> {
         let is_dry = options.dry_run;
-        let folds = match &target {
-            Some(target) if !is_dry => {
-                let here = |error| PlanError::Place(String::new(), error);
-                target.folds_case().map_err(here)?
-            }
-            _ => false,
-        };
-        let seen = folds.then(BTreeSet::new);
         let plan = Plan {
             listing: listing.clone(),
             target,
@@ -268,8 +269,7 @@ impl Maker {
             hear,
         };
         let packer = Packer::new(options.pack_name_len);
-        let mut maker =
-            Maker { options, plan, seen, removed: None, left_out: None, packer, in_doubt: 0 };
+        let mut maker = Maker { options, plan, removed: None, left_out: None, packer, in_doubt: 0 };
         maker.compare(&listing, local)?;
         if maker.in_doubt > 0 {
             tracing::warn!(
@@ -343,7 +343,10 @@ impl Maker {
         let stays = match here.content {
             Content::Skipped(SkipReason::Name) => true,
             // Known is only that it is no directory that can be looked into.
-            Content::Skipped(_) => !self.options.filter.belongs(here.path, false),
+            Content::Skipped(reason) => [false, true].into_iter().any(|may_be_directory| {
+                (!may_be_directory || reason == SkipReason::Unreadable)
+                    && !self.options.filter.belongs(here.path, may_be_directory)
+            }),
             _ => false,
         };
         if self.options.delete && !below && !stays {
@@ -386,11 +389,6 @@ impl Maker {
         if !self.options.deep && matches!(there.content, Content::Link { .. }) {
             (self.plan.hear)(TreeChange::LinkLeftOut(path.to_owned()));
             return Ok(());
-        }
-        if let Some(seen) = &mut self.seen
-            && !seen.insert(path.to_lowercase())
-        {
-            return Err(PlanError::Case(path.to_owned()));
         }
         // The rules for objects hold for what is in trees.
         if let Err(error) = ObjectName::of_others(path) {
@@ -459,7 +457,7 @@ impl Maker {
         let filter = self.options.filter.clone();
         let Some(target) = self.plan.writable() else { return Ok(()) };
         let placed = |error| PlanError::Place(path.to_owned(), error);
-        if !filter.is_everything() && leaves_out(target, path, &filter).map_err(placed)? {
+        if leaves_out(target, path, &filter).map_err(placed)? {
             return Err(PlanError::InTheWay(path.to_owned()));
         }
         target.remove(path).map_err(placed)
@@ -503,20 +501,6 @@ impl Maker {
             _ => PlanError::Place(there.path.to_owned(), error),
         })
     }
-}
-
-/// Whether a directory has something that a filter leaves out.
-fn leaves_out(target: &mut TreeTarget, path: &str, filter: &TreeFilter) -> io::Result<bool> {
-    let inside = |name: &str| format!("{path}/{name}");
-    let directory = target.directory_of(&inside("any"))?;
-    let listing = scan(directory.as_ref(), Scan::ALL).map_err(io::Error::other)?;
-    let mut cursor = Cursor::new(listing.as_bytes()).map_err(io::Error::other)?;
-    while let Some(entry) = cursor.next_entry().map_err(io::Error::other)? {
-        if !filter.belongs(&inside(entry.path), entry.content == Content::Directory) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Whether a file that has the right bytes and time has another mode, owner or attributes.

@@ -216,6 +216,61 @@ fn nothing_is_removed_if_what_came_for_it_cannot_be_synced() {
     assert!(home.path().join("old").exists());
 }
 
+#[test]
+fn part_files_below_a_directory_stay_if_only_files_in_itself_are_asked_for() {
+    for deep in [false, true] {
+        let home = tempfile::tempdir().expect("directory");
+        let part = home.path().join("d/.x.wellspring-0123456789abcdef.part");
+        std::fs::create_dir(home.path().join("d")).expect("directory");
+        std::fs::write(&part, b"part").expect("write");
+        let listing = TreeListing { bytes: Arc::new(raw(&[])), digest: Digest([0; 32]) };
+        let options = PlanOptions { deep, ..PlanOptions::default() };
+        assert!(Plan::make(&options, listing, home.path(), Arc::new(|_| {}))().is_ok());
+        assert_eq!(part.exists(), !deep);
+    }
+}
+
+#[test]
+fn a_directory_in_the_way_that_stays_is_found_before_anything_is_made() {
+    for size in [0, 6, 2 << 20] {
+        for dry_run in [true, false] {
+            let home = tempfile::tempdir().expect("directory");
+            std::fs::create_dir(home.path().join("x")).expect("directory");
+            std::fs::write(home.path().join("x/mine"), b"mine").expect("write");
+            let entries = [
+                entry("d", Content::Directory),
+                entry("d/empty", Content::File { size: 0, digest: None }),
+                entry("x", Content::File { size, digest: None }),
+            ];
+            let listing = TreeListing { bytes: Arc::new(raw(&entries)), digest: Digest([0; 32]) };
+            let options = PlanOptions { dry_run, ..PlanOptions::default() };
+            let unheard = Arc::new(|change| panic!("{change:?}"));
+            let refused = Plan::make(&options, listing, home.path(), unheard)().err();
+            assert!(matches!(refused, Some(PlanError::InTheWay(path)) if path == "x"), "{size}");
+            assert!(!home.path().join("d").exists());
+        }
+    }
+}
+
+#[test]
+fn names_that_a_file_system_takes_for_one_are_found_before_anything_is_made() {
+    let home = tempfile::tempdir().expect("directory");
+    let check = |names: &[&str], folds: bool| {
+        let empty = Content::File { size: 0, digest: None };
+        let entries: Vec<_> = names.iter().map(|name| entry(name, empty)).collect();
+        let listing = TreeListing { bytes: Arc::new(raw(&entries)), digest: Digest([0; 32]) };
+        let mut target = TreeTarget::open(home.path(), false).expect("open");
+        let options = PlanOptions::default();
+        super::obstacles::check(&options, &listing, (&mut target, folds), &Listing::new())
+    };
+    for names in [["README", "readme"], ["STRASSE", "straße"], ["ΟΔΟΣ", "οδος"], ["É", "é"]]
+    {
+        assert!(matches!(check(&names, true), Err(PlanError::Case(name)) if name == names[1]));
+        assert!(check(&names, false).is_ok());
+    }
+    assert!(check(&["a", "b"], true).is_ok());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]

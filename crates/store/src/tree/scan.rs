@@ -245,6 +245,7 @@ impl Walk<'_> {
             match statat(directory, shown.as_str(), AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => self.entry(directory, &shown, &stat)?,
                 Err(Errno::NOENT) => {}
+                Err(Errno::ACCESS) => self.skip(SkipReason::Unreadable)?,
                 Err(errno) => return Err(self.trouble(errno)),
             }
         }
@@ -275,16 +276,16 @@ impl Walk<'_> {
                     Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(()),
                     Err(errno) => return Err(self.trouble(errno)),
                 };
-                self.push_with_xattrs(stat, Content::Directory, &inner)?;
-                if !self.how.deep {
-                    return Ok(());
-                }
                 // One that is as deep as may be is looked into, too: what is in it is skipped, and that is said.
-                let names = match self.names(&inner) {
+                let names = match self.how.deep.then(|| self.names(&inner)) {
+                    // Without the right to search it nothing in it can be asked for.
+                    Some(Err(Errno::ACCESS)) => return self.skip(SkipReason::Unreadable),
                     // It was removed after it was opened.
-                    Err(Errno::NOENT) => Vec::new(),
-                    names => names.map_err(|errno| self.trouble(errno))?,
+                    Some(Err(Errno::NOENT)) => Some(Vec::new()),
+                    names => names.transpose().map_err(|errno| self.trouble(errno))?,
                 };
+                self.push_with_xattrs(stat, Content::Directory, &inner)?;
+                let Some(names) = names else { return Ok(()) };
                 self.entries(&inner, names)?;
                 // One that is on its way to be removed may have had more in it.
                 let is_replaced = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {

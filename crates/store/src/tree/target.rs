@@ -1,5 +1,6 @@
 //! A tree that is written: nothing outside its directory, and each file complete or not at all.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -7,16 +8,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RawMode, Stat, chmodat, fchmod, fstat, mkdirat, openat,
+    AtFlags, FileType, Mode, OFlags, RawMode, Stat, chmodat, fchmod, fstat, mkdirat, openat,
     readlinkat, statat, symlinkat, unlinkat, utimensat,
 };
 use rustix::io::Errno;
-use wellspring_tree::{MAX_DEPTH, Modified};
+use wellspring_tree::Modified;
 
 use super::attributes::{Meta, set_attributes, set_link_owner};
 use super::doubts::Doubts;
 use super::file::{PACKED, READ, state, times_of};
+use super::loosened::Loosened;
 use super::new_file::{NewFile, take_name};
+use super::remove_all::remove_all;
 use super::scan::{Scan, ScanError, scan};
 use super::unsynced::doubt;
 use super::writers::Writers;
@@ -25,14 +28,8 @@ use crate::objects::{
     Disk, SystemDisk, UNSYNCED, open_directory_beneath, part_file_name, split_path,
 };
 
-/// Times that a directory is removed in which others make things, at most.
-const REMOVALS: usize = 8;
-
 /// Names tried before giving up: each has 64 random bits.
 const ATTEMPTS: usize = 8;
-
-const DIRECTORY: OFlags =
-    OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY).union(OFlags::NOFOLLOW);
 
 /// The directory of a tree that is written. Below it no symbolic link is followed.
 #[derive(Clone, Debug)]
@@ -65,8 +62,22 @@ impl TreeTarget {
 
     /// The same, of which notes above `top`, one of the directories above it, say nothing.
     pub(super) fn below(root: OwnedFd, top: Option<&OwnedFd>) -> Self {
-        let writers = Arc::new(Writers::of(root, top));
-        TreeTarget { writers, parent: (String::new(), None), below: None }
+        TreeTarget::by(Writers::of(root, top))
+    }
+
+    fn by(writers: Writers) -> Self {
+        TreeTarget { writers: Arc::new(writers), parent: (String::new(), None), below: None }
+    }
+
+    /// A directory that is open already, and is written in several goes: directories that it gives itself the right to
+    /// change keep that until `shared` is dropped, or their modes are [restored](Self::restore_modes).
+    pub fn sharing(root: OwnedFd, shared: &mut Option<Arc<Loosened>>) -> Self {
+        let mut writers = Writers::of(root, None);
+        match shared.as_ref().filter(|loosened| loosened.is_below(&writers.root)) {
+            Some(loosened) => writers.loosened = Arc::clone(loosened),
+            None => *shared = Some(Arc::clone(&writers.loosened)),
+        }
+        TreeTarget::by(writers)
     }
 
     /// Whether that path leads to it.
@@ -95,7 +106,7 @@ impl TreeTarget {
         }
         let ends = path.match_indices('/').map(|(end, _)| end);
         for directory in ends.map(|end| &path[..end]) {
-            let (parent, name) = self.parent(directory)?;
+            let (parent, name) = self.parent_to_change(directory)?;
             let mode = Mode::from_raw_mode(RawMode::from(mode(directory) & 0o777 | 0o700));
             match mkdirat(&parent, name, mode) {
                 Err(Errno::EXIST) if is_directory(&parent, name)? => continue,
@@ -117,7 +128,7 @@ impl TreeTarget {
     /// # Errors
     /// The system's.
     pub fn make_way(&mut self, path: &str) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
+        let (parent, name) = self.parent_to_change(path)?;
         match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -270,12 +281,33 @@ impl TreeTarget {
         Ok((Arc::clone(opened), name))
     }
 
-    /// The same, if there is a directory above that path; a link is none.
+    /// The same, in which this process may make and remove things. If it owns the directory, and those above it, but may
+    /// not, it gives itself the right until [they are as they were](Self::restore_modes).
+    fn parent_to_change<'p>(&mut self, path: &'p str) -> io::Result<(Arc<OwnedFd>, &'p str)> {
+        let (directory, _) = split_path(path);
+        let (parent, name) = match self.parent(path) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                self.writers.loosened.loosen_way(directory);
+                self.parent(path)?
+            }
+            found => found?,
+        };
+        self.writers.loosened.loosen(directory, &parent);
+        Ok((parent, name))
+    }
+
+    /// Gives directories of this process, in which it could not make or remove things, the modes back that they had, but
+    /// for those that were [set](Self::set) meanwhile.
+    pub fn restore_modes(&self) {
+        self.writers.loosened.restore();
+    }
+
+    /// The directory that holds what has that path, to be changed, if there is one; a link is none.
     fn parent_if_there<'p>(
         &mut self,
         path: &'p str,
     ) -> io::Result<Option<(Arc<OwnedFd>, &'p str)>> {
-        match self.parent(path) {
+        match self.parent_to_change(path) {
             Err(error) if is_no_directory(&error) => Ok(None),
             found => found.map(Some),
         }
@@ -287,7 +319,7 @@ impl TreeTarget {
     /// # Errors
     /// The system's.
     pub fn make_directory(&mut self, path: &str, existing: Existing) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
+        let (parent, name) = self.parent_to_change(path)?;
         let mode = Mode::from_raw_mode(0o700);
         match mkdirat(&parent, name, mode) {
             Err(Errno::EXIST) if is_directory(&parent, name)? => Ok(()),
@@ -311,7 +343,7 @@ impl TreeTarget {
         meta: &Meta,
         existing: Existing,
     ) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
+        let (parent, name) = self.parent_to_change(path)?;
         let times = times_of(meta.modified);
         let finish = |name: &str| {
             set_link_owner(&parent, name, meta.attributes.as_ref())?;
@@ -353,7 +385,7 @@ impl TreeTarget {
     /// The system's.
     pub fn begin_file(&mut self, path: &str, mode: u16) -> io::Result<NewFile> {
         self.begin()?;
-        let (parent, name) = self.parent(path)?;
+        let (parent, name) = self.parent_to_change(path)?;
         NewFile::begin(parent, name, mode)
     }
 
@@ -364,6 +396,14 @@ impl TreeTarget {
     /// The system's.
     pub fn directory_of(&mut self, path: &str) -> io::Result<Arc<OwnedFd>> {
         self.parent(path).map(|(parent, _)| parent)
+    }
+
+    /// The same, in which this process may make and remove things, if it can have it so.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn directory_to_change(&mut self, path: &str) -> io::Result<Arc<OwnedFd>> {
+        self.parent_to_change(path).map(|(parent, _)| parent)
     }
 
     /// Opens a regular file of that length, if there is one.
@@ -378,7 +418,7 @@ impl TreeTarget {
     /// # Errors
     /// The system's; what has the name is a symbolic link.
     pub fn set(&mut self, path: &str, meta: &Meta) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
+        let (parent, name) = self.parent_to_change(path)?;
         let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
             return Err(Errno::LOOP.into());
@@ -392,6 +432,7 @@ impl TreeTarget {
         if found.st_mode & 0o7777 != RawMode::from(meta.mode) {
             set_mode(&parent, name, Mode::from_raw_mode(meta.mode.into()))?;
         }
+        self.writers.loosened.forget(path);
         Ok(utimensat(&parent, name, &times_of(meta.modified), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
@@ -422,7 +463,7 @@ impl TreeTarget {
     pub fn remove(&mut self, path: &str) -> io::Result<()> {
         let Some((parent, name)) = self.parent_if_there(path)? else { return Ok(()) };
         self.parent.1 = None;
-        Ok(remove_at(&parent, name, MAX_DEPTH)?)
+        remove_all(&parent, &CString::new(name)?)
     }
 }
 
@@ -445,41 +486,4 @@ fn is_directory(parent: &OwnedFd, name: &str) -> Result<bool, Errno> {
 fn is_no_directory(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
-}
-
-/// Removes something with all that is in it, also what others put there meanwhile, if they do not go on.
-fn remove_at(parent: &OwnedFd, name: &str, depth: usize) -> Result<(), Errno> {
-    for _ in 1..REMOVALS {
-        match try_remove_at(parent, name, depth) {
-            Err(Errno::NOENT) => return Ok(()),
-            Err(Errno::NOTDIR | Errno::LOOP | Errno::NOTEMPTY | Errno::EXIST) => {}
-            removed => return removed,
-        }
-    }
-    try_remove_at(parent, name, depth)
-}
-
-fn try_remove_at(parent: &OwnedFd, name: &str, depth: usize) -> Result<(), Errno> {
-    match unlinkat(parent, name, AtFlags::empty()) {
-        Err(Errno::ISDIR | Errno::PERM) if depth > 0 => {}
-        Err(Errno::NOENT) => return Ok(()),
-        other => return other,
-    }
-    let inner = openat(parent, name, DIRECTORY, Mode::empty())?;
-    for entry in Dir::read_from(&inner)? {
-        let entry = entry?;
-        match entry.file_name().to_bytes() {
-            b"." | b".." => {}
-            _ => remove_raw(&inner, entry.file_name(), depth - 1)?,
-        }
-    }
-    unlinkat(parent, name, AtFlags::REMOVEDIR)
-}
-
-/// The same for a name that may be anything.
-fn remove_raw(parent: &OwnedFd, name: &std::ffi::CStr, depth: usize) -> Result<(), Errno> {
-    if let Ok(name) = name.to_str() {
-        return remove_at(parent, name, depth);
-    }
-    unlinkat(parent, name, AtFlags::empty())
 }

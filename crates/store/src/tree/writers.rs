@@ -13,6 +13,7 @@ use super::doubts::{Above, Doubts, each_above};
 #[cfg(target_os = "linux")]
 use super::file::READ;
 use super::file::time_step;
+use super::loosened::Loosened;
 #[cfg(target_os = "linux")]
 use super::mounts::mounted_below;
 use super::unsynced::{Note, doubt, forget, has_note};
@@ -34,6 +35,7 @@ pub(super) struct Writers {
     noted: Mutex<BTreeMap<String, Doubts>>,
     pub(super) note: Note,
     settle_when_dropped: AtomicBool,
+    pub(super) loosened: Arc<Loosened>,
 }
 
 impl Writers {
@@ -41,12 +43,14 @@ impl Writers {
     pub(super) fn of(root: OwnedFd, top: Option<&OwnedFd>) -> Self {
         let above = Above::of(&root, top);
         let noted_here = Doubts::of(&root);
+        let root = Arc::new(root);
         Writers {
+            loosened: Loosened::below(&root),
             doubts: noted_here.and(&above.doubts),
             noted_here,
             above,
             time_step: time_step(&root),
-            root: Arc::new(root),
+            root,
             noted: Mutex::default(),
             note: Note::default(),
             settle_when_dropped: AtomicBool::new(false),

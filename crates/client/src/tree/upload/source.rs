@@ -12,8 +12,8 @@ use crate::manifest::hash_sections;
 use crate::put::OpenedFile;
 use crate::store::tree::listing::{Content, Cursor, Listing, SkipReason};
 use crate::store::tree::{
-    LinksOut, Pack, PlanError, Scan, ScanError, TreeListing, open_listed, read_pack, scan_named,
-    unnamed_file,
+    LinksOut, Pack, PlanError, Scan, ScanError, TreeListing, open_listed, path_of, read_pack,
+    scan_named, unnamed_file,
 };
 use crate::store::{Fingerprint, HashProgress};
 
@@ -84,6 +84,12 @@ impl Source {
         let listing = TreeListing { bytes: bytes_of, digest };
         let links_out = options.links_out;
         Ok(Source { root, links_out, listing, files, bytes, skipped, skipped_count })
+    }
+
+    /// Whether something that is no directory has that path, listed or not.
+    pub(super) fn has_leaf(&self, path: &str) -> bool {
+        let found = path_of(&self.root).and_then(|root| root.join(path).symlink_metadata());
+        found.is_ok_and(|found| !found.is_dir())
     }
 
     /// The first half of the listing's digest.

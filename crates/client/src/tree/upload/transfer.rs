@@ -134,7 +134,7 @@ impl<'a> Upload<'a> {
         if self.hopeful() < self.needed {
             return Err(TreeError::Put(self.not_accepted()));
         }
-        self.check_conflicts()?;
+        self.check_conflicts(source)?;
         let batches = self.batches(source)?;
         if self.options.tree.dry_run {
             self.say_what_would_be_done(source, &batches)?;
@@ -194,7 +194,7 @@ impl<'a> Upload<'a> {
     }
 
     /// What must not be done is an error before anything is.
-    fn check_conflicts(&self) -> Result<(), TreeError> {
+    fn check_conflicts(&self, source: &Source) -> Result<(), TreeError> {
         let state = self.lock();
         for receiver in state.receivers.iter().filter(|receiver| receiver.is_live()) {
             let Lacks { replaced, replaced_examples, in_the_way, .. } = &receiver.lacks;
@@ -204,7 +204,7 @@ impl<'a> Upload<'a> {
                 return Err(TreeError::Occupied { host, count: *replaced, examples });
             }
             let removes = self.options.tree.delete && self.options.overwrite;
-            let stays = |path: &&String| !removes || self.leaves_out(&receiver.lacks, path);
+            let stays = |path: &&String| !removes || self.leaves_out(source, &receiver.lacks, path);
             if let Some(path) = in_the_way.iter().find(stays) {
                 return Err(TreeError::DirectoryThere { host, path: path.clone() });
             }
@@ -241,34 +241,39 @@ impl<'a> Upload<'a> {
         }
         let mut removed = BTreeSet::new();
         for index in self.live() {
-            removed.extend(self.to_remove(index));
+            removed.extend(self.to_remove(source, index));
         }
         removed.into_iter().for_each(|path| (self.hear)(TreeChange::Removed(path)));
         Ok(())
     }
 
     /// What a host is to remove: what the tree does not have, but for what is left out of it.
-    fn to_remove(&self, index: usize) -> Vec<String> {
-        self.belonging(&self.lock().receivers[index].lacks.surplus)
+    fn to_remove(&self, source: &Source, index: usize) -> Vec<String> {
+        self.belonging(source, &self.lock().receivers[index].lacks.surplus)
     }
 
     /// Whether a directory of a host has something that is left out of the tree.
-    fn leaves_out(&self, lacks: &Lacks, directory: &str) -> bool {
+    fn leaves_out(&self, source: &Source, lacks: &Lacks, directory: &str) -> bool {
         let surplus = lacks.surplus.iter();
         let inside: Vec<_> = surplus.filter(|path| is_below(path, directory)).cloned().collect();
-        self.belonging(&inside).len() < inside.len()
+        self.belonging(source, &inside).len() < inside.len()
     }
 
     /// Those of ascending paths that may be of the tree.
-    fn belonging(&self, surplus: &[String]) -> Vec<String> {
+    fn belonging(&self, source: &Source, surplus: &[String]) -> Vec<String> {
+        let filter = &self.options.tree.filter;
         let mut outside: Option<&str> = None;
         let mut removed = Vec::new();
         for (at, path) in surplus.iter().enumerate() {
             if outside.is_some_and(|outside| is_below(path, outside)) {
                 continue;
             }
-            let is_directory = surplus.get(at + 1).is_some_and(|next| is_below(next, path));
-            if self.options.tree.filter.belongs(path, is_directory) {
+            let has_something = surplus.get(at + 1).is_some_and(|next| is_below(next, path));
+            let belongs = |is_directory| filter.belongs(path, is_directory);
+            // One with nothing in it may be a file or a directory.
+            let is_chosen = belongs(true) && (has_something || belongs(false));
+            // What is no directory here and not listed is left out, and so is what is below it there.
+            if is_chosen && (filter.is_everything() || !source.has_leaf(path)) {
                 removed.push(path.clone());
             } else {
                 outside = Some(path);
@@ -306,14 +311,17 @@ impl<'a> Upload<'a> {
 
     async fn finish(&self, source: &Source, began: Instant) -> Result<(), TreeError> {
         let live = self.live();
-        let each: Vec<_> = live.iter().map(|index| (*index, self.to_remove(*index))).collect();
+        let each: Vec<_> =
+            live.iter().map(|index| (*index, self.to_remove(source, *index))).collect();
         for (index, paths) in &each {
             self.lock().receivers[*index].removed = paths.len() as u64;
         }
         let all: BTreeSet<&String> = each.iter().flat_map(|(_, paths)| paths).collect();
         all.into_iter().for_each(|path| (self.hear)(TreeChange::Removed(path.clone())));
         self.options.tree.updates.tell(Update::Verifying);
+        let requested: BTreeMap<usize, Vec<String>> = each.iter().cloned().collect();
         self.send_paths(TreePart::Finish { listing: source.id() }, each).await?;
+        self.see_what_stayed(source, &requested).await;
         let mut state = self.lock();
         for receiver in state.receivers.iter_mut().filter(|receiver| receiver.is_live()) {
             receiver.state = State::Complete(began.elapsed());
@@ -321,6 +329,27 @@ impl<'a> Upload<'a> {
             self.options.tree.updates.tell(Update::Complete { host });
         }
         Ok(())
+    }
+
+    /// Asks hosts once more that were to remove something: a directory in which a host has what it does not list stays.
+    async fn see_what_stayed(&self, source: &Source, requested: &BTreeMap<usize, Vec<String>>) {
+        // Beside a directory that was swapped another would be begun.
+        if self.options.atomic {
+            return;
+        }
+        for index in self.live() {
+            let Some(paths) = requested.get(&index).filter(|paths| !paths.is_empty()) else {
+                continue;
+            };
+            let host = self.lock().receivers[index].host.clone();
+            // It has the tree, whatever it answers.
+            let Ok(Lacks { surplus, .. }) = self.lacks_of(&host, source).await else { continue };
+            let there: BTreeSet<&String> = surplus.iter().collect();
+            for path in paths.iter().filter(|path| there.contains(path)) {
+                self.lock().receivers[index].removed -= 1;
+                tracing::warn!(%host, path, "stays there: it has something that the host does not list");
+            }
+        }
     }
 
     /// Sends packs and large files, a few at a time.
