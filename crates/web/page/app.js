@@ -17,7 +17,7 @@ const LOSSES = [0, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20];
 const SETTINGS = [
   { key: "senders", label: () => (["fetch", "replicate"].includes(state.settings.preset) ? "Replicas" : state.settings.preset === "outcast" ? "Far senders" : "Senders"), show: String },
   { key: "size", label: () => "Size of each", list: LOG_SIZES, show: (v) => (v < 1e6 ? `${v / 1e3} KB` : `${v / 1e6} MB`) },
-  { key: "buffer", label: () => "Port buffer", list: [1, 2, 4, 8, 12, 16, 20, 32, 48, 64, 100, 200, 400, 1000], show: (v) => `${v} pkt` },
+  { key: "buffer", label: () => "Port buffer", list: [2, 4, 8, 12, 16, 20, 32, 48, 64, 100, 200, 400, 1000], show: (v) => `${v} pkt` },
   { key: "rate", label: () => "Link rate", list: RATES, show: (v) => (v < 1000 ? `${v} Mbit/s` : `${v / 1000} Gbit/s`) },
   { key: "delay", label: () => "Link delay", list: DELAYS, show: (v) => (v < 1000 ? `${v} µs` : `${v / 1000} ms`) },
   { key: "loss", label: () => "Link loss", list: LOSSES, show: (v) => `${v} %` },
