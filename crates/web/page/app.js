@@ -505,7 +505,7 @@ function describePicture() {
     const packets = kinds.reduce((sum, count) => sum + count, 0);
     const name = NAMES[run.protocol];
     run.canvas.setAttribute("aria-label", `${name} at ${showTime(state.now)}: ${packets} packets on links, longest queue ${queue}, ${done} of ${requests} requests finished. Details in “The picture as a table”.`);
-    run.timeline.setAttribute("aria-label", `${name}: goodput and longest queue over time`);
+    run.timeline.setAttribute("aria-label", `${name}: payload received, repeats too, and longest queue over time`);
   }
 }
 
