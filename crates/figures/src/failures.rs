@@ -51,6 +51,7 @@ pub fn figure(lab: &mut Lab) -> Result<()> {
     let (seeds, blocks): (u64, u64) = if lab.quick() { (4, 2_500) } else { (100, 10_000) };
     let code = Code::new(K)?;
     let seeds: Vec<u64> = (1..=seeds).collect();
+    lab.ran(&seeds);
     let counts = lab.each(&seeds, |seed, report| undecoded(&code, blocks, *seed, report))?;
     let all = (seeds.len() as u64 * blocks) as f64;
     let share = |beyond: usize| counts.iter().map(|of| of[beyond]).sum::<u64>() as f64 / all;

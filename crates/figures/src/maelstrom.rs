@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use wellspring_codec::interleave::Parameters;
 use wellspring_core::{RandomStream, Seed};
 
-use self::codes::Scheme;
+use self::codes::{Scheme, beside_reed_solomon};
 use self::on_the_wire::point;
 use super::Lab;
 use super::plot::{BARS, LINE, Plot, REFERENCE, plain};
@@ -183,6 +183,7 @@ fn means<const N: usize>(
     numbers: impl Fn(&Outcome) -> [f64; N] + Sync,
 ) -> Result<Vec<[f64; N]>> {
     let (count, seeds) = (packets(lab), seeds(lab));
+    lab.ran(&seeds);
     let runs = cases.iter().flat_map(|case| seeds.iter().map(move |&seed| (case, seed)));
     let runs: Vec<_> = runs.collect();
     let outcomes = lab.each(&runs, |((scheme, interleaves, loss), seed), report| {
@@ -201,6 +202,7 @@ fn means<const N: usize>(
 /// What comes of each case with the first seed.
 fn outcomes(lab: &Lab, cases: &[Case]) -> Result<Vec<Outcome>> {
     let seed = seeds(lab).first().copied().unwrap_or(1);
+    lab.ran(&[seed]);
     lab.each(cases, |(scheme, interleaves, loss), report| {
         Ok(run(&mut scheme(interleaves)?, packets(lab), *loss, seed, report))
     })
@@ -256,8 +258,7 @@ pub fn figure_8(lab: &mut Lab) -> Result<()> {
             formula - noise..=formula + noise,
         );
         if loss <= 0.1 {
-            let what = format!("layered less Reed-Solomon {at}");
-            lab.note(&what, "very close", format!("{:+.4}", ours - theirs));
+            beside_reed_solomon(lab, &at, ours - theirs);
         }
     }
     point(lab, "7,2:1,11", 0.03, 1)

@@ -1,7 +1,8 @@
-//! The shipped configuration, on switches as they are sold.
+//! Shipped values on switches that trim.
 
-/// SCDP as over UDP on trimming networks, with our codec's speed. The switches do not trim the packets of
-/// groups, and leave 128 bytes of what they trim. Round trips of opening are as in the paper.
+/// SCDP as over UDP on trimming networks (`--fabric trimming`), with our codec's speed. The switches do not trim the packets
+/// of groups, and leave 128 bytes of what they trim. Not what runs by default: that takes the switches for shared with
+/// other traffic, with Veno, and has keys and blocks of 128 KiB. Round trips of opening are as in the paper.
 pub(super) const SCDP_AS_SHIPPED: [(&str, &str); 5] = [
     ("protocol.name", "scdp"),
     ("protocol.configuration", "shipped"),

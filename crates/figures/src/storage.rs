@@ -205,11 +205,16 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
     );
     let [light, heavy] = ["light", "heavy"].map(|load| both(load).chain / both(load).copies - 1.0);
     lab.holds(
-        "daisy chain helps when light, hardly when heavy (gain over multi-unicast)",
+        "daisy chain helps when light, by a tenth at most when heavy (gain over multi-unicast)",
         format!("{light:+.2} / {heavy:+.2}"),
-        light > 0.0 && heavy < light,
+        chain_helps(light, heavy),
     );
     Ok(())
+}
+
+/// Whether the gains of a daisy chain are as the paper has them: some when light, a tenth at most when heavy.
+fn chain_helps(light: f64, heavy: f64) -> bool {
+    light > 0.0 && heavy < light && heavy <= 0.1
 }
 
 /// What Figs. 5 and 6 take beside SCDP and NDP, under a light and a heavy load.
@@ -476,4 +481,16 @@ pub fn figure_16(lab: &mut Lab) -> Result<()> {
     );
     lab.plot(ranks("4 MB, 4000/s: goodput by rank", &cases, &[("heavy", "SCDP"), ("ndp", "NDP")]));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daisy_chain_that_helps_when_heavy_is_not_the_papers() {
+        assert!(chain_helps(0.55, -0.06));
+        assert!(!chain_helps(0.55, 0.37));
+        assert!(!chain_helps(0.0, -0.06));
+    }
 }

@@ -17,7 +17,7 @@ const LOSSES = [0, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20];
 const SETTINGS = [
   { key: "senders", label: () => (["fetch", "replicate"].includes(state.settings.preset) ? "Replicas" : state.settings.preset === "outcast" ? "Far senders" : "Senders"), show: String },
   { key: "size", label: () => "Size of each", list: LOG_SIZES, show: (v) => (v < 1e6 ? `${v / 1e3} KB` : `${v / 1e6} MB`) },
-  { key: "buffer", label: () => "Port buffer", list: [1, 2, 4, 8, 12, 16, 20, 32, 48, 64, 100, 200, 400, 1000], show: (v) => `${v} pkt` },
+  { key: "buffer", label: () => "Port buffer", list: [2, 4, 8, 12, 16, 20, 32, 48, 64, 100, 200, 400, 1000], show: (v) => `${v} pkt` },
   { key: "rate", label: () => "Link rate", list: RATES, show: (v) => (v < 1000 ? `${v} Mbit/s` : `${v / 1000} Gbit/s`) },
   { key: "delay", label: () => "Link delay", list: DELAYS, show: (v) => (v < 1000 ? `${v} µs` : `${v / 1000} ms`) },
   { key: "loss", label: () => "Link loss", list: LOSSES, show: (v) => `${v} %` },
@@ -505,7 +505,7 @@ function describePicture() {
     const packets = kinds.reduce((sum, count) => sum + count, 0);
     const name = NAMES[run.protocol];
     run.canvas.setAttribute("aria-label", `${name} at ${showTime(state.now)}: ${packets} packets on links, longest queue ${queue}, ${done} of ${requests} requests finished. Details in “The picture as a table”.`);
-    run.timeline.setAttribute("aria-label", `${name}: goodput and longest queue over time`);
+    run.timeline.setAttribute("aria-label", `${name}: payload received, repeats too, and longest queue over time`);
   }
 }
 

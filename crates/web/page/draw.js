@@ -1,5 +1,5 @@
 "use strict";
-// Pictures: the network of a run at one instant, and its goodput over time.
+// Pictures: the network of a run at one instant, and what its hosts received over time.
 
 const KINDS = ["data", "repair symbol", "sent again", "trimmed header", "pull", "acknowledgement", "marked"];
 const COLOURS = ["data", "repair", "again", "trimmed", "pull", "control", "marked"];

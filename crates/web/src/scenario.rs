@@ -100,7 +100,7 @@ fn text(setup: &Setup, protocol: ProtocolChoice, links: &str) -> String {
         ProtocolChoice::Dctcp => {
             let _ = writeln!(text, "mark_packets = {}", buffer.div_ceil(2));
         }
-        ProtocolChoice::Lttp => text.push_str("overflow = \"drop\"\n"),
+        ProtocolChoice::Lttp => text.push_str("overflow = \"drop\"\nspraying = \"flow\"\n"),
         _ => {}
     }
     let _ = writeln!(text, "[protocol]\nname = \"{}\"", protocol.as_str());
@@ -154,6 +154,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_smallest_buffer_marks_too_and_lttp_keeps_a_path() {
+        let setup = Setup::parse("buffer=2").unwrap();
+        let dctcp = build(&setup, ProtocolChoice::Dctcp).unwrap().scenario.switch;
+        assert_eq!((dctcp.buffer_packets, dctcp.mark_packets), (2, Some(1)));
+        assert!(Setup::parse("buffer=1").is_err());
+        let lttp = build(&setup, ProtocolChoice::Lttp).unwrap();
+        assert!(lttp.text.contains("spraying = \"flow\""), "{}", lttp.text);
     }
 
     #[test]

@@ -273,7 +273,8 @@ impl Setup {
         };
         within("The number of senders", self.senders, self.preset.senders(), "")?;
         within("The size", self.size, 1_000..=16_000_000, " bytes")?;
-        within("The buffer", self.buffer, 1..=1_000, " packets")?;
+        // With one packet a port would be full before it marks.
+        within("The buffer", self.buffer, 2..=1_000, " packets")?;
         within("The rate", self.rate, 10..=100_000, " Mbit/s")?;
         within("The delay", self.delay, 100..=10_000_000, " ns")?;
         within("The loss", self.loss, 0..=20_000, " in 100,000 packets")?;
@@ -431,7 +432,7 @@ mod tests {
             ("preset=fetch&senders=7", "between 1 and 6"),
             ("size=16000001", "The size"),
             ("size=16000000", "more than the 100 MB"),
-            ("buffer=0", "The buffer"),
+            ("buffer=1", "The buffer"),
             ("rate=9", "The rate"),
             ("delay=0.0999", "three decimals"),
             ("delay=0", "The delay"),

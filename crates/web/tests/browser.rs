@@ -210,7 +210,7 @@ fn sliders_change_the_run_and_the_link() {
     let page = open(&mut browser, "preset=incast");
     browser.evaluate(
         &page,
-        "for (const [id, value] of [['set-senders', 11], ['set-buffer', 3], ['set-loss', 6]]) {
+        "for (const [id, value] of [['set-senders', 11], ['set-buffer', 2], ['set-loss', 6]]) {
             const slider = document.getElementById(id);
             slider.value = value;
             slider.dispatchEvent(new Event('input'));

@@ -52,14 +52,8 @@ impl Scenario {
     /// Whether the switches do what the protocols rely on: without it DCTCP is NewReno, and a receiver
     /// that waits for trimmed headers recovers by timeouts alone.
     fn check_switches_serve_protocols(&self) -> Check {
-        let marked =
-            |protocol: &Protocol| matches!(protocol.name, ProtocolName::Dctcp | ProtocolName::Pias);
-        must(
-            self.switch.mark_packets.is_some() || !self.protocols().any(marked),
-            "switch.mark_packets",
-            &"not set",
-            "set for dctcp and pias: without ECN marks they are NewReno",
-        )?;
+        self.check_marks()?;
+        self.check_drops()?;
         let expects_trims =
             self.protocol.name.is_coded() && self.protocol.fabric == FabricKind::Trimming;
         must(
@@ -400,7 +394,6 @@ mod tests {
         for lines in [
             "[protocol]\nname = \"dctcp\"\n[switch]\nmark_packets = 10\n",
             "[protocol]\nfabric = \"shared\"\n[switch]\noverflow = \"drop\"\n",
-            "[protocol]\nname = \"ndp\"\n[switch]\noverflow = \"drop\"\n",
         ] {
             Plan::parse(&format!("name = \"x\"\n{lines}{single}")).unwrap();
         }

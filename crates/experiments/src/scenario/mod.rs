@@ -3,6 +3,7 @@
 mod bounds;
 mod check;
 mod check_protocol;
+mod check_switch;
 mod network;
 mod plan;
 mod protocol;

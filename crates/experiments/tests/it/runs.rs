@@ -132,7 +132,7 @@ fn a_slow_link_slows_what_crosses_it() {
 
 #[test]
 fn switches_that_drop_or_mark_do_so() {
-    for protocol in ["name = \"ndp\"", "fabric = \"dedicated\"", "fabric = \"shared\""] {
+    for protocol in ["fabric = \"dedicated\"", "fabric = \"shared\""] {
         let text = format!("{INCAST}[switch]\noverflow = \"drop\"\n[protocol]\n{protocol}\n");
         let outcome = outcome(&text);
         assert_eq!(outcome.stuck, None, "{protocol}");

@@ -17,6 +17,7 @@ type Setting = (u32, (f64, f64), Method);
 /// Mean overhead in bytes, degrees and indices included, as a fraction of the block, for each setting.
 fn overheads(lab: &Lab, settings: &[Setting]) -> Result<Vec<f64>> {
     let blocks: u64 = if lab.quick() { 50 } else { 1_000 };
+    lab.ran(&(1..=blocks).collect::<Vec<_>>());
     lab.each(settings, |(k, (c, delta), method), _| {
         let distribution = RobustSoliton::new(*k, *c, *delta)?;
         let mut study = OverheadStudy::default();

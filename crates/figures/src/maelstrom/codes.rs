@@ -1,5 +1,6 @@
 //! The codes of Maelstrom's figures, all over the same link and on real bytes.
 
+use crate::Lab;
 use anyhow::Result;
 use wellspring_codec::interleave::{
     BlockCode, BlockReceiver, BlockSender, Interleaver, PacketName, Parameters, RaptorQBlocks,
@@ -97,6 +98,16 @@ impl Scheme {
     }
 }
 
+/// Two curves of Fig. 8 are very close where their shares differ by no more than this.
+const VERY_CLOSE: f64 = 0.03;
+
+/// The share that layers recover less that of Reed-Solomon's code, up to a tenth of loss.
+pub(super) fn beside_reed_solomon(lab: &mut Lab, at: &str, difference: f64) {
+    let what = format!("layered less Reed-Solomon {at}");
+    let write = |share: f64| format!("{share:+.4}");
+    lab.number_as(&what, "very close", difference, -VERY_CLOSE..=VERY_CLOSE, &write);
+}
+
 /// A library's Reed-Solomon code over blocks of packets. Its symbols depend on how many repairs there
 /// are of a block, so both ends must know that.
 struct ReedSolomon {
@@ -121,5 +132,21 @@ impl BlockCode for ReedSolomon {
             reed_solomon_simd::decode(packets.len(), self.repairs, arrived, repairs).ok()?;
         let missing = (0..packets.len()).filter(|at| packets[*at].is_none());
         missing.map(|at| restored.get(&at).cloned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Scale, Verdict};
+    use wellspring_experiments::sweep::Output;
+
+    #[test]
+    fn layers_that_recover_far_more_are_not_very_close_either() {
+        let mut lab = Lab::new(Scale::default(), Output::default(), &|_, _, _| {});
+        beside_reed_solomon(&mut lab, "at 3.0 % loss", 0.0213);
+        beside_reed_solomon(&mut lab, "at 10.0 % loss", 0.1343);
+        let rows: Vec<_> = lab.checks.iter().map(|row| (row.ours.as_str(), row.verdict)).collect();
+        assert_eq!(rows, [("+0.0213", Verdict::Reproduced), ("+0.1343", Verdict::Missed)]);
     }
 }

@@ -96,7 +96,7 @@ pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<(), Failed> {
             _ => reproduce(&figure, args, quiet).map_err(failed)?,
         };
         if args.json {
-            all.extend(record.checks.iter().map(|check| json(&figure, check, args)));
+            all.extend(record.checks.iter().map(|check| json(&record, check)));
         } else if !args.redraw {
             print(&figure, &record.checks, args.quick)?;
         }
@@ -116,20 +116,20 @@ pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<(), Failed> {
     Ok(())
 }
 
-fn json(figure: &Figure, check: &Check, args: &ReproduceArgs) -> serde_json::Value {
+fn json(record: &Record, check: &Check) -> serde_json::Value {
     serde_json::json!({
-        "figure": figure.name, "what": check.what, "paper": check.paper,
+        "figure": record.figure, "what": check.what, "paper": check.paper,
         "ours": check.ours, "shipped": check.shipped, "tolerance": check.tolerance,
         "verdict": check.verdict.as_str(), "reading": check.reading,
-        "cause": check.cause, "quick": args.quick,
-        "sessions": args.sessions, "seeds": args.seeds,
+        "cause": check.cause, "quick": record.is_quick(),
+        "sessions": record.asked_sessions(), "seeds": record.seeds,
     })
 }
 
 fn print(figure: &Figure, checks: &[Check], quick: bool) -> Result<(), Failed> {
     let quick = if quick { " (quick)" } else { "" };
     writeln!(Stdout, "{}: {}{quick}", figure.name, figure.title)?;
-    let head = ["verdict", "ours", "as shipped", "paper", "reproduced by", ""];
+    let head = ["verdict", "ours", "shipped values", "paper", "reproduced by", ""];
     let mut table = vec![head.map(str::to_owned).to_vec()];
     table.extend(checks.iter().map(|check| {
         let Check { ours, paper, tolerance, .. } = check.clone();
@@ -183,4 +183,26 @@ fn command(figure: &Figure, args: &ReproduceArgs) -> String {
         text.push_str(&format!(" --seeds {}", seeds.join(",")));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_tells_of_the_runs_of_the_record() {
+        let mut lab = Lab::new(Scale::default(), Output::default(), &|_, _, _| {});
+        lab.ran(&[1, 2]);
+        lab.note("printed", "-", "7".to_owned());
+        let of = |command: &str| {
+            let took = std::time::Duration::ZERO;
+            let record = Record::new(&FIGURES[0], &lab, command.to_owned(), took, None).unwrap();
+            json(&record, &record.checks[0])
+        };
+        let quick = of("wellspring-lab reproduce scdp-abstract --quick --sessions 40");
+        assert_eq!((&quick["quick"], &quick["sessions"]), (&true.into(), &40.into()));
+        assert_eq!(quick["seeds"], serde_json::json!([1, 2]));
+        let whole = of("wellspring-lab reproduce scdp-abstract");
+        assert_eq!((&whole["quick"], &whole["sessions"]), (&false.into(), &().into()));
+    }
 }

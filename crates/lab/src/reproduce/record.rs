@@ -121,6 +121,12 @@ impl Record {
         self.command.contains(" --quick")
     }
 
+    /// How many sessions were asked for, instead of the paper's.
+    pub fn asked_sessions(&self) -> Option<u32> {
+        let (_, rest) = self.command.split_once(" --sessions ")?;
+        rest.split(' ').next()?.parse().ok()
+    }
+
     /// What larger runs than a quick record's gave, for people; nothing beside one of the paper's size.
     pub fn larger(&self) -> Option<String> {
         let found = || match larger(&self.figure) {
@@ -181,16 +187,34 @@ impl Made {
     }
 }
 
-/// The commit of the working tree that the command runs in, or the version alone elsewhere.
+/// The commit of the working tree that the command runs in, or the version alone elsewhere. A program that was built before
+/// that commit may not have its code.
 fn commit() -> String {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     if !Path::new("crates/lab/Cargo.toml").is_file() {
         return version;
     }
-    let git = Command::new("git").args(["describe", "--always", "--dirty", "--exclude=*"]).output();
-    let text = git.ok().filter(|git| git.status.success());
-    let text = text.and_then(|git| String::from_utf8(git.stdout).ok());
-    text.map_or(version, |text| text.trim().to_owned())
+    let Some(described) = git(&["describe", "--always", "--dirty", "--exclude=*"]) else {
+        return version;
+    };
+    let seconds = git(&["log", "-1", "--format=%ct"]).and_then(|text| text.parse().ok());
+    let committed = seconds.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+    let program = std::env::current_exe().and_then(fs::metadata);
+    stamp(described, program.and_then(|of| of.modified()).ok(), committed)
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok();
+    let output = output.filter(|git| git.status.success())?;
+    String::from_utf8(output.stdout).ok().map(|text| text.trim().to_owned())
+}
+
+/// A commit, and whether the program is known to be at least as new.
+fn stamp(commit: String, built: Option<SystemTime>, committed: Option<SystemTime>) -> String {
+    match built.zip(committed) {
+        Some((built, committed)) if built >= committed => commit,
+        _ => format!("{commit}-older-program"),
+    }
 }
 
 fn machine() -> String {
@@ -213,4 +237,19 @@ fn append(path: &Path, made: &Made) -> Result<()> {
     let file = fs::OpenOptions::new().create(true).append(true).open(path);
     let written = file.and_then(|mut file| std::io::Write::write_all(&mut file, &line));
     written.with_context(|| path.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_older_than_the_commit_is_told_from_one_of_it() {
+        let at = |seconds| Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        let of = |built, committed| stamp("0dfdcaf".to_owned(), built, committed);
+        assert_eq!(of(at(20), at(10)), "0dfdcaf");
+        for (built, committed) in [(at(9), at(10)), (None, at(10)), (at(20), None)] {
+            assert_eq!(of(built, committed), "0dfdcaf-older-program");
+        }
+    }
 }

@@ -59,7 +59,7 @@ fn the_tcp_beside_a_protocol_has_a_line_of_its_own() {
         "--set=workload={kind=\"permutation\",size=\"100KB\"}",
         "--set=protocol.name=\"lttp\"",
         "--set=beside={share=0.34,protocol={name=\"dctcp\"}}",
-        "--set=switch.mark_packets=20",
+        "--set=switch.mark_packets=10",
         "--seeds=1,2",
     ];
     let table = run(&[&["sim", "run", &scenario][..], &settings].concat());

@@ -4,7 +4,7 @@ use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use wellspring_figures::{Check, Verdict, learnt};
 
-use super::papers::{PAPERS, counts, is_of, meaning, question};
+use super::papers::{PAPERS, SHIPPED_VALUES, counts, is_of, meaning, question};
 use super::{palette, plot};
 use crate::reproduce::record::Record;
 
@@ -35,11 +35,10 @@ pub fn page(records: &[Record]) -> Result<String> {
                     p {
                         "Each row is a claim of a paper: ours beside the paper's, the range that counts as "
                         "reproduced, and a verdict. A verdict belongs to the paper's own configuration. "
-                        "“As shipped” is the same quantity with Wellspring's defaults in place of the "
-                        "paper's, where the scenario can be run with them. Runs are deterministic: the "
-                        "command of a figure gives the same numbers on every machine, except where real "
-                        "traffic is measured."
+                        "Runs are deterministic: the command of a figure gives the same numbers on every machine, "
+                        "except where real traffic is measured."
                     }
+                    p { (SHIPPED_VALUES) }
                     (tally(records))
                     nav { @for (family, name, _) in PAPERS {
                         @if let Some(first) = records.iter().find(|record| is_of(record, family)) {
@@ -89,7 +88,7 @@ fn summary(records: &[Record]) -> Markup {
     html! {
         div class="wide" { table class="rows" {
             thead { tr {
-                @for head in ["figure", "what", "ours", "as shipped", "paper", "range", "verdict",
+                @for head in ["figure", "what", "ours", "shipped values", "paper", "range", "verdict",
                     "sessions", "seeds", "time", "commit"] { th { (head) } }
             } }
             tbody { @for record in records { @for check in record.claims() {
@@ -114,7 +113,7 @@ fn cells(check: &Check) -> Markup {
             @if let Some(cause) = &check.cause { span class="aside" { "cause: " (cause) } }
         }
         td data-label="ours" { (check.ours) }
-        td data-label="as shipped" { (check.shipped.as_deref().unwrap_or("")) }
+        td data-label="shipped values" { (check.shipped.as_deref().unwrap_or("")) }
         td data-label="paper" { (check.paper) }
         td data-label="range" { (check.tolerance) }
         td data-label="verdict" { (chip(check.verdict)) }
@@ -149,7 +148,7 @@ fn figure(record: &Record) -> Result<Markup> {
                 summary { "All " (record.checks.len()) " rows" }
                 div class="wide" { table class="rows" {
                     thead { tr {
-                        @for head in ["what", "ours", "as shipped", "paper", "range", "verdict"] {
+                        @for head in ["what", "ours", "shipped values", "paper", "range", "verdict"] {
                             th { (head) }
                         }
                     } }

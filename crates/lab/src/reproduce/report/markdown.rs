@@ -4,19 +4,23 @@ use std::fmt::Write as _;
 
 use wellspring_figures::{Check, FIGURES, QUESTIONS, Question, learnt};
 
-use super::papers::{PAPERS, counts, file, is_of, meaning, question};
+use super::papers::{PAPERS, SHIPPED_VALUES, counts, file, is_of, meaning, question};
 use super::plot;
 use crate::reproduce::record::Record;
 
-const ABOUT: &str = "Each row is a claim of a paper: ours beside the paper's, the range that counts as \
-reproduced, and a verdict. A verdict belongs to the paper's own configuration. \"As shipped\" is the same \
-quantity with Wellspring's defaults in place of the paper's, where the scenario can be run with them. \
-Runs are deterministic: the command of a figure gives the same numbers on every machine, except where \
-real traffic is measured.";
+/// What the rows are.
+fn about() -> String {
+    format!(
+        "Each row is a claim of a paper: ours beside the paper's, the range that counts as reproduced, and a verdict. A verdict \
+         belongs to the paper's own configuration. Runs are deterministic: the command of a figure gives the same numbers on \
+         every machine, except where real traffic is measured.\n\n{SHIPPED_VALUES}"
+    )
+}
 
 /// The whole report as one file.
 pub fn whole(records: &[Record], plots: &str) -> String {
-    let mut text = format!("# The papers' figures, reproduced\n\n{ABOUT}\n\n{}", tally(records));
+    let mut text =
+        format!("# The papers' figures, reproduced\n\n{}\n\n{}", about(), tally(records));
     let _ = write!(text, "\n{}", all(records));
     for (family, _, _) in PAPERS {
         for record in records.iter().filter(|record| is_of(record, family)) {
@@ -30,8 +34,9 @@ pub fn whole(records: &[Record], plots: &str) -> String {
 pub fn summary(records: &[Record]) -> String {
     let links = PAPERS.map(|(family, name, _)| format!("[{name}](results-{family}.md)"));
     format!(
-        "{GENERATED}# Results\n\n{ABOUT}\n\nEach figure's plots, what was learnt and its command are on a \
+        "{GENERATED}# Results\n\n{}\n\nEach figure's plots, what was learnt and its command are on a \
          page for each paper, with an experiment for each of the questions that they left open: {}. {QUICK}\n\n{}\n{}",
+        about(),
         links.join(", "),
         tally(records),
         all(records)
@@ -149,7 +154,7 @@ fn tally(records: &[Record]) -> String {
 
 fn all(records: &[Record]) -> String {
     let mut text = String::from(
-        "| figure | what | ours | as shipped | paper | range | verdict | sessions | seeds | time | \
+        "| figure | what | ours | shipped values | paper | range | verdict | sessions | seeds | time | \
          commit |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for record in records {
@@ -169,7 +174,7 @@ fn all(records: &[Record]) -> String {
     text
 }
 
-/// What, ours, as shipped, the paper's, range and verdict, each but the last with its bar.
+/// What, ours, with shipped values, the paper's, range and verdict, each but the last with its bar.
 fn cells(check: &Check) -> String {
     let shipped = check.shipped.as_deref().unwrap_or("");
     let values = [&check.describe(), &check.ours, shipped, &check.paper, &check.tolerance];
@@ -217,7 +222,7 @@ fn figure(record: &Record, plots: &str) -> String {
         let _ = writeln!(text, "{}\n", cell(&larger));
     }
     text.push_str(
-        "| what | ours | as shipped | paper | range | verdict |\n|---|---|---|---|---|---|\n",
+        "| what | ours | shipped values | paper | range | verdict |\n|---|---|---|---|---|---|\n",
     );
     for check in &record.checks {
         let _ = writeln!(text, "| {}", cells(check));

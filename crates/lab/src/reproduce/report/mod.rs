@@ -251,4 +251,51 @@ mod tests {
         fs::write(folder.path().join("scdp-5.json"), "{").unwrap();
         assert!(Record::read(folder.path(), "scdp-5").is_err());
     }
+
+    /// The paper's claims in the book's table of earlier results: reproduced, of these under a reading, missed, not judged.
+    fn earlier(book: &str) -> [usize; 4] {
+        let (_, table) = book.split_once("## Earlier results").unwrap();
+        let table = table.split("\n## ").next().unwrap();
+        let rows = table.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
+        let verdicts = rows.map(|row| row.rsplit(" | ").next().unwrap());
+        let all: Vec<&str> =
+            verdicts.filter(|of| *of != "verdict").flat_map(|of| of.split("; ")).collect();
+        let count = |start: &str| all.iter().filter(|of| of.starts_with(start)).count();
+        let [reproduced, missed, not_judged] = ["reproduced", "missed", "not judged"].map(count);
+        assert_eq!(reproduced + missed + not_judged, all.len(), "{all:?}");
+        [reproduced, count("reproduced (reading)"), missed, not_judged]
+    }
+
+    #[test]
+    fn the_sums_that_are_told_are_those_of_the_records_and_of_the_earlier_results() {
+        let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |figure: &wellspring_figures::Figure| {
+            Record::read(&tree.join("results"), figure.name).unwrap()
+        };
+        let records: Vec<Record> = FIGURES.iter().filter_map(read).collect();
+        let of = papers::counts(&records);
+        let [plain, reading, caused, missed, open]: [usize; 5] =
+            of.iter().map(|(_, count)| *count).collect::<Vec<_>>().try_into().unwrap();
+        let all = plain + reading + caused + missed + open;
+        let (reproduced, missed) = (plain + reading, caused + missed);
+        let words = |name: &str| {
+            let text = fs::read_to_string(tree.join(name)).unwrap();
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let book = fs::read_to_string(tree.join("docs/src/figures.md")).unwrap();
+        let [before, read, lost, left] = earlier(&book);
+        for told in [
+            format!(
+                "Of {all} rows {reproduced} are reproduced ({reading} under a reading that is stated) and {missed} missed; \
+                 {open} are of quick runs, which are too small to judge."
+            ),
+            format!(
+                "reproduced {before} of their claims ({read} under a reading) and missed {lost}; {left} are not judged"
+            ),
+        ] {
+            for name in ["README.md", "docs/src/figures.md"] {
+                assert!(words(name).contains(&told), "{name} does not say: {told}");
+            }
+        }
+    }
 }

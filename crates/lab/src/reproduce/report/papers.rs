@@ -22,6 +22,12 @@ pub const PAPERS: [(&str, &str, &str); 5] = [
     (OPEN, "open questions", "Questions that the papers left open"),
 ];
 
+/// What the column of shipped values is, and is not.
+pub const SHIPPED_VALUES: &str = "\"Shipped values\" (in plots \"as shipped\") is the same quantity with what Wellspring ships \
+for switches that trim (--fabric trimming): timers, runs of credits, open blocks, detachment and the speed of our codec, where \
+groups are not trimmed and trims are of 128 bytes; of LTTP, its elimination decoder. It is not what runs by default: over UDP \
+switches count as shared with other traffic, with Veno for congestion control, keys and blocks of 128 KiB.";
+
 /// The start of the questions' names.
 pub const OPEN: &str = "open";
 
