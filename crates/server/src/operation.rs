@@ -35,6 +35,7 @@ impl Server {
             *lock(&handler.keyring) = Some(keyring);
         }
         *lock(&handler.permissions) = settings.permissions;
+        *lock(&handler.address_quota) = settings.address_quota;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use wellspring_core::Rate;
-use wellspring_trust::Keyring;
+use wellspring_trust::{Keyring, Quota};
 
 use super::config::ServerConfig;
 use crate::driver::HandleError;
@@ -19,6 +19,8 @@ pub struct Settings {
     pub send_rate: Option<Rate>,
     /// As [`DriverConfig::keys`](crate::driver::DriverConfig::keys).
     pub keys: Option<Arc<Keyring>>,
+    /// As [`ServerConfig::address_quota`].
+    pub address_quota: Quota,
 }
 
 /// What clients of a server may do, as in [`ServerConfig`].
@@ -48,7 +50,7 @@ impl ServerConfig {
             attributes: self.allow_attributes,
         };
         let (send_rate, keys) = (self.driver.send_rate, self.driver.keys.clone());
-        Settings { permissions, send_rate, keys }
+        Settings { permissions, send_rate, keys, address_quota: self.address_quota }
     }
 }
 

@@ -26,6 +26,7 @@ use wellspring_net::store::{DigestCache, Limits};
 use wellspring_server::{GroupRange, Server, ServerConfig};
 use wellspring_trust::Quota;
 
+use crate::config::Values;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::NetworkArgs;
@@ -41,9 +42,9 @@ use signals::{Request, Signals};
 /// only regular files are objects.
 ///
 /// SIGTERM lets transfers end, for --grace at most, and begins none; a second signal ends them. SIGHUP reads
-/// the configuration file and the keys again, without an end of any transfer: rights, --rate and what
+/// the configuration file and the keys again, without an end of any transfer: rights, --rate, --address-quota and what
 /// is allowed (--allow-put, --allow-overwrite, --allow-hidden, --allow-odd-names, --allow-attributes) change at once, other
-/// options with a restart. A server that was started on a terminal ends when the terminal is closed.
+/// options with a restart; an event names those of them that are not what they were. A server that was started on a terminal ends when the terminal is closed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -55,6 +56,8 @@ Examples:
   wellspring serve --json --bind 127.0.0.1:0 .     # prints the port it was given
   wellspring serve --metrics 127.0.0.1:9464 /srv/models   # for Prometheus; /healthz and /readyz, too")]
 pub struct ServeArgs {
+    #[command(flatten)]
+    values: Values,
     /// The directory whose files are served.
     dir: PathBuf,
     /// Address and port to listen at; port 0 lets the system choose, none is port 4711 [default: port 4711 of every address
@@ -199,9 +202,13 @@ pub async fn run(
             Request::Reload => {
                 tell_reloading();
                 match reload(&server, &reparse) {
-                    Ok(args) => {
-                        rate = Scheduled::new(args.rate.as_ref());
-                        say(reloaded_json(&args), reloaded_text(&args));
+                    Ok(new) => {
+                        rate = Scheduled::new(new.rate.as_ref());
+                        let restart = needs_restart(new.values.changed(&args.values));
+                        if !restart.is_empty() {
+                            tracing::warn!("a restart is needed for {}", restart.join(", "));
+                        }
+                        say(reloaded_json(&new, &restart), reloaded_text(&new, &restart));
                     }
                     Err(failed) => {
                         let reason = failed.message.unwrap_or_default();
@@ -316,20 +323,42 @@ fn reload(
     Ok(args)
 }
 
-fn reloaded_json(args: &ServeArgs) -> serde_json::Value {
+/// Options that a reload changes; the others need a restart.
+const RELOADED: [&str; 8] = [
+    "rate",
+    "keys",
+    "address-quota",
+    "allow-put",
+    "allow-overwrite",
+    "allow-hidden",
+    "allow-odd-names",
+    "allow-attributes",
+];
+
+/// Those of changed options that are not in force before the server is started again.
+fn needs_restart(mut changed: Vec<String>) -> Vec<String> {
+    changed.retain(|name| !RELOADED.contains(&name.as_str()));
+    changed
+}
+
+fn reloaded_json(args: &ServeArgs, needs_restart: &[String]) -> serde_json::Value {
     json!({
         "event": "reloaded", "rate": bits(args.rate.as_ref().and_then(Schedule::now)),
         "schedule": args.rate.as_ref().map(Schedule::to_string),
         "allow_put": args.allow_put, "allow_overwrite": args.allow_overwrite,
         "allow_hidden": args.allow_hidden, "allow_odd_names": args.allow_odd_names,
-        "allow_attributes": args.allow_attributes,
+        "allow_attributes": args.allow_attributes, "needs_restart": needs_restart,
     })
 }
 
-fn reloaded_text(args: &ServeArgs) -> String {
+fn reloaded_text(args: &ServeArgs, needs_restart: &[String]) -> String {
     let takes = if args.allow_put { ", taking objects" } else { "" };
     let rate = args.rate.as_ref().map_or("no limit".to_owned(), Schedule::to_string);
-    format!("settings are read again: rate {rate}{takes}")
+    let rest = match needs_restart {
+        [] => String::new(),
+        names => format!("; a restart is needed for {}", names.join(", ")),
+    };
+    format!("settings are read again: rate {rate}{takes}{rest}")
 }
 
 impl ServeArgs {

@@ -26,6 +26,7 @@ mod packaging;
 mod packaging_scripts;
 mod pipes;
 mod put;
+mod reload;
 mod replicas;
 mod support;
 mod switch;
