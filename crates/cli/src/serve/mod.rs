@@ -169,6 +169,7 @@ pub async fn run(
         false => print_line(&text),
     };
     check_temporary_files();
+    args.rate.iter().for_each(Schedule::check_time_zone);
     let server = Server::bind(config).await.map_err(|error| exit::of_bind(&error))?;
     let server = Arc::new(server);
     let metrics = match args.metrics {
@@ -204,6 +205,7 @@ pub async fn run(
                 match reload(&server, &reparse) {
                     Ok(new) => {
                         rate = Scheduled::new(new.rate.as_ref());
+                        new.rate.iter().for_each(Schedule::check_time_zone);
                         let restart = needs_restart(new.values.changed(&args.values));
                         if !restart.is_empty() {
                             tracing::warn!("a restart is needed for {}", restart.join(", "));

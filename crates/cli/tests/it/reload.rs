@@ -64,3 +64,22 @@ fn the_quota_of_addresses_changes_at_once() {
     server.wait_for("reloaded");
     run(&["put", text(&object), &to("two")]).success();
 }
+
+#[test]
+fn a_time_zone_that_is_not_known_is_told() {
+    let place = Place::new();
+    place.dir("a");
+    for (zone, rate, warns) in [
+        ("Asia/Tokio", "1M; 22:00-06:00 none", true),
+        ("Asia/Tokio", "1M", false),
+        ("Asia/Tokyo", "1M; 22:00-06:00 none", false),
+    ] {
+        let mut command = configured(&place, &format!("rate = \"{rate}\""));
+        command.env("TZ", zone).stderr(Stdio::piped());
+        let mut server = Server::start(command);
+        server.signal(Signal::TERM);
+        assert!(server.wait().success());
+        let said = server.said();
+        assert_eq!(said.contains("time zone is not known"), warns, "{zone} {rate}: {said}");
+    }
+}
