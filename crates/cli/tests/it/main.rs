@@ -33,6 +33,7 @@ mod switch;
 mod terminal;
 mod top;
 mod tree_names;
+mod tree_reports;
 mod trees;
 mod tutorial;
 mod ui;

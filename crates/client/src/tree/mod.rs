@@ -28,6 +28,7 @@ use moved::Moved;
 pub use options::{TreeOptions, TreeReport};
 pub use put_report::{PutTreeOptions, PutTreeReport, TreeReceiver};
 use unfinished::Unfinished;
+pub use upload::HearPut;
 
 /// How often a tree that changes while it is fetched is listed again.
 const ROUNDS: usize = 4;

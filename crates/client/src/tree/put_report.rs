@@ -64,7 +64,7 @@ pub struct TreeReceiver {
     pub lacked_files: u64,
     /// Their length \[bytes\].
     pub lacked_bytes: u64,
-    /// What it was told to remove.
+    /// How much it was told to remove, or would be.
     pub removed: u64,
 }
 

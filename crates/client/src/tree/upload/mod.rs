@@ -24,6 +24,9 @@ const ROUNDS: u32 = 4;
 /// Longest pause before that.
 const LONGEST_PAUSE: Duration = Duration::from_millis(300);
 
+/// Hears what is done to the directory, or in a dry run would be, and at which hosts.
+pub type HearPut = dyn Fn(TreeChange, &[String]) + Send + Sync;
+
 impl Client {
     /// Makes a directory of the hosts hold the tree that is in a directory here, and moves only what differs:
     /// files whose length or time of modification is another. At the hosts a file takes its name complete and
@@ -36,7 +39,7 @@ impl Client {
         directory: &Path,
         hosts: &[Host],
         options: &PutTreeOptions,
-        hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
+        hear: Arc<HearPut>,
     ) -> Result<PutTreeReport, TreeError> {
         let began = Instant::now();
         let upload = Upload::new(self, hosts, options, hear)?;
