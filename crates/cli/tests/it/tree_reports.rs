@@ -1,5 +1,8 @@
 //! What commands about directories tell people, and programs the same.
 
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
 use serde_json::{Value, json};
 
 use crate::support::{Place, hosts, output, shown, text, write};
@@ -12,6 +15,12 @@ fn both(args: &[&str]) -> (Vec<String>, Value) {
     assert!(programs.status.success(), "{}", shown(&programs.stderr));
     let lines = shown(&people.stdout).lines().map(str::to_owned).collect();
     (lines, serde_json::from_str(&shown(&programs.stdout)).expect("one object"))
+}
+
+fn set_time(path: &Path, after: u64) {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + after);
+    let file = std::fs::File::open(path).expect("open");
+    file.set_modified(time).expect("a time");
 }
 
 #[test]
@@ -94,6 +103,43 @@ fn stat_has_an_object_for_each_host_and_tells_that_the_others_differ() {
     assert_eq!((status, objects.len()), (Some(4), 3), "those that have it have the same");
     let (status, objects) = stat(&[&without]);
     assert_eq!((status, &objects[0]["error"]["status"]), (Some(4), &json!(4)));
+}
+
+#[test]
+fn hosts_whose_directories_have_other_times_have_the_same_files() {
+    let place = Place::new();
+    let [one, two, here] = ["one", "two", "here"].map(|name| {
+        let dir = place.dir(name);
+        write(&dir, "t/d/a", b"bytes");
+        set_time(&dir.join("t/d/a"), 0);
+        set_time(&dir.join("t/d"), 0);
+        dir
+    });
+    let servers = [&one, &two].map(|dir| place.serve(dir, &[]));
+    let from = format!("{}/t/", hosts(&[&servers[0], &servers[1]]));
+    let (here, directory) = (here.join("t"), two.join("t/d"));
+    let verify = || output(&["verify", text(&here), &from]);
+    set_time(&directory, 9);
+    let same = verify();
+    assert!(same.status.success(), "{}", shown(&same.stderr));
+    // `ls` shows times, and tells where they differ.
+    let listed = output(&["ls", "-R", &from]);
+    let said = shown(&listed.stderr);
+    assert_eq!(listed.status.code(), Some(5), "{said}");
+    assert!(said.contains("differ in d:") && said.contains("Name one of the hosts"), "{said}");
+    assert!(!said.contains("t//") && !said.contains("--digest"), "{said}");
+    let level = output(&["ls", &from]);
+    assert!(shown(&level.stderr).contains("differ in d:"), "{}", shown(&level.stderr));
+    // Other bytes are told by their path, and a host without the directory is left out.
+    write(&two, "t/d/a", b"other");
+    let differ = verify();
+    let said = shown(&differ.stderr);
+    assert_eq!(differ.status.code(), Some(5), "{said}");
+    assert!(said.contains("the hosts differ in d/a:") && !said.contains("t//"), "{said}");
+    std::fs::remove_dir_all(two.join("t")).expect("removed");
+    let alone = verify();
+    let said = shown(&alone.stderr);
+    assert!(alone.status.success() && said.contains("is left out"), "{said}");
 }
 
 #[test]
