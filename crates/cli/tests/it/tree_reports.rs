@@ -143,6 +143,27 @@ fn hosts_whose_directories_have_other_times_have_the_same_files() {
 }
 
 #[test]
+fn a_put_of_a_directory_with_hidden_files_says_how_it_can_go() {
+    let place = Place::new();
+    let (here, served) = (place.dir("here"), place.dir("served"));
+    write(&here, ".git/config", b"mine");
+    write(&here, "a", b"bytes");
+    let server = place.serve(&served, &["--allow-put"]);
+    let to = format!("{}/t/", server.address);
+    let put = ["put", text(&here), &to];
+    let refused = output(&put);
+    let said = shown(&refused.stderr);
+    assert!(!refused.status.success(), "{said}");
+    for words in ["--exclude '.*'", "serve --allow-hidden", "--allow-odd-names"] {
+        assert!(said.contains(words), "no {words}: {said}");
+    }
+    assert!(!said.contains("HOST/NAME."), "{said}");
+    let sent = output(&[&put[..], &["--exclude", ".*"]].concat());
+    assert!(sent.status.success(), "{}", shown(&sent.stderr));
+    assert!(served.join("t/a").exists() && !served.join("t/.git").exists());
+}
+
+#[test]
 fn a_list_shows_no_characters_that_turn_the_direction_of_writing() {
     let place = Place::new();
     let served = place.dir("served");
