@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::operation::{configured, write_config};
-use crate::support::{Place, Server, random_bytes, run, text};
+use crate::support::{Place, Server, Transfer, random_bytes, run, text};
 
 #[test]
 fn a_reload_names_what_needs_a_restart() {
@@ -82,4 +82,29 @@ fn a_time_zone_that_is_not_known_is_told() {
         let said = server.said();
         assert_eq!(said.contains("time zone is not known"), warns, "{zone} {rate}: {said}");
     }
+}
+
+#[test]
+fn puts_come_no_faster_than_they_are_allowed_to_and_that_is_read_again() {
+    let place = Place::new();
+    place.dir("a");
+    let object = place.path("object");
+    std::fs::write(&object, random_bytes(4_000_000, 2)).expect("written");
+    // All day long as slow: the put would take minutes.
+    let slow = "receive-rate = \"none; 00:00-12:00 100k; 12:00-24:00 100k\"";
+    let server = Server::start(configured(&place, &format!("allow-put = true\n{slow}")));
+    let put = Transfer::start(&["put", text(&object), &server.address.to_string()]);
+    server.wait_for("receiving");
+    let other = place.serve(&place.dir("b"), &["--allow-put"]);
+    run(&["put", text(&object), &other.address.to_string()]).success();
+    assert!(!place.path("a/object").exists(), "as fast as without a limit");
+    write_config(&place, "allow-put = true");
+    server.signal(Signal::HUP);
+    let reloaded = server.wait_for("reloaded");
+    assert_eq!((&reloaded["receive_rate"], &reloaded["needs_restart"]), (&json!(null), &json!([])));
+    put.end().success();
+    assert!(std::fs::read(place.path("a/object")).expect("read") == random_bytes(4_000_000, 2));
+    write_config(&place, "allow-put = true\nreceive-rate = \"30M\"");
+    server.signal(Signal::HUP);
+    assert_eq!(server.wait_for("reloaded")["receive_rate"], 30_000_000);
 }
