@@ -1,4 +1,4 @@
-//! What is done to a directory by a transfer, or would be: for people as it is heard, for programs in the account.
+//! Changes of a directory by a transfer that is tried: for people as they are heard, for programs in the account.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -1,4 +1,4 @@
-//! What a server says, and does, when its settings are read again.
+//! Settings of a server that are read again.
 
 use std::process::Stdio;
 

@@ -1,4 +1,4 @@
-//! What commands about directories tell people, and programs the same.
+//! Reports of commands about directories: the same for people and for programs.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};

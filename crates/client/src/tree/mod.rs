@@ -26,9 +26,8 @@ pub use error::{TreeDisagreement, TreeError};
 use gather::{Gather, collected};
 use moved::Moved;
 pub use options::{TreeOptions, TreeReport};
-pub use put_report::{PutTreeOptions, PutTreeReport, TreeReceiver};
+pub use put_report::{HearPut, PutTreeOptions, PutTreeReport, TreeReceiver};
 use unfinished::Unfinished;
-pub use upload::HearPut;
 
 /// How often a tree that changes while it is fetched is listed again.
 const ROUNDS: usize = 4;

@@ -6,10 +6,13 @@ use std::time::Duration;
 use super::options::TreeOptions;
 use crate::report::ReceiverState;
 use crate::store::Digest;
-use crate::store::tree::LinksOut;
 use crate::store::tree::listing::SkipReason;
+use crate::store::tree::{LinksOut, TreeChange};
 use crate::{HostError, HostTrouble};
 use wellspring_driver::setters;
+
+/// Hears what is done to the directory, or in a dry run would be, and at which hosts.
+pub type HearPut = dyn Fn(TreeChange, &[String]) + Send + Sync;
 
 /// Where a tree is put, and how. Its [`directory`](TreeOptions::directory) is the one at the hosts.
 #[derive(Clone, Debug)]

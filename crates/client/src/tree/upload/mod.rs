@@ -13,9 +13,8 @@ use tokio::time::Instant;
 
 use super::super::Client;
 use super::error::TreeError;
-use super::put_report::{PutTreeOptions, PutTreeReport};
+use super::put_report::{HearPut, PutTreeOptions, PutTreeReport};
 use crate::Host;
-use crate::store::tree::TreeChange;
 use source::Source;
 use transfer::{Round, Upload};
 
@@ -23,9 +22,6 @@ use transfer::{Round, Upload};
 const ROUNDS: u32 = 4;
 /// Longest pause before that.
 const LONGEST_PAUSE: Duration = Duration::from_millis(300);
-
-/// Hears what is done to the directory, or in a dry run would be, and at which hosts.
-pub type HearPut = dyn Fn(TreeChange, &[String]) + Send + Sync;
 
 impl Client {
     /// Makes a directory of the hosts hold the tree that is in a directory here, and moves only what differs:
