@@ -3,6 +3,7 @@
 mod exclusion;
 mod line;
 mod print;
+mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -17,6 +18,7 @@ use toml::{Table, Value};
 use wellspring_console::exit::Failed;
 
 pub use line::Line;
+pub use values::Values;
 
 /// Names the configuration file; empty: there is none.
 const VARIABLE: &str = "WELLSPRING_CONFIG";

@@ -25,6 +25,14 @@ pub const UNHEALTHY: u8 = 11;
 const STILL_WRITTEN: &str = "Repeat the command when nobody writes there: what is in place is not moved again. Of a directory, a file that \
                              is always written can be left out by --exclude.";
 
+/// What to do where a host takes no object of a name.
+const OTHER_NAME: &str = "Choose another name there: HOST/NAME.";
+
+/// What to do where a host takes no directory with such names.
+const OTHER_TREE: &str = "Leave out what the host does not take (--exclude '.*': all whose names begin with a dot), or choose another \
+                          directory there: HOST/DIR/. `wellspring serve --allow-hidden` takes names that begin with a dot, \
+                          --allow-odd-names those that begin with a dash or have invisible characters.";
+
 /// What to do where there are no keys.
 const IN_CLEAR: &str = "Make keys here (wellspring key new) and have both hosts trust each other's (wellspring key trust), name the \
                         directory that has them by --keys, or go without by --insecure: then nothing is encrypted, and \
@@ -105,6 +113,9 @@ pub fn of_tree(error: &TreeError, output: &str) -> Failed {
         TreeError::Plan(PlanError::Place(path, cause)) => Failed::system(format!("{output}/{path}"), cause),
         TreeError::Plan(PlanError::InTheWay(_)) => Failed::new(TARGET_EXISTS, error.to_string())
             .hint("Remove it, or let --delete remove what the tree does not have."),
+        TreeError::Put(PutError::NotAccepted { hosts, .. }) => {
+            Failed::new(status_of(hosts), error.to_string()).hint(not_accepted_hint(hosts, OTHER_TREE))
+        }
         TreeError::Put(error) => of_put(error),
         TreeError::Occupied { .. } => Failed::new(TARGET_EXISTS, error.to_string()).hint(
             "--force replaces them, where the host runs with --allow-overwrite; --dry-run shows what is sent.",
@@ -188,10 +199,10 @@ fn no_replica_hint(hosts: &[HostError], server: &str) -> String {
     })
 }
 
-fn not_accepted_hint(hosts: &[HostError]) -> String {
+fn not_accepted_hint(hosts: &[HostError], other_name: &str) -> String {
     let server = "wellspring serve --allow-put";
     let hints = hints(hosts, server, |trouble| match trouble {
-        HostTrouble::NotFound => "Choose another name there: HOST/NAME.".to_owned(),
+        HostTrouble::NotFound => other_name.to_owned(),
         HostTrouble::NotAllowed => format!(
             "Hosts take objects when they run `{server}`; an object of that name is replaced only with --force here \
              and --allow-overwrite there. Where there are keys, this host's needs the right to put."
@@ -212,7 +223,7 @@ pub fn of_put(error: &PutError) -> Failed {
     let failed = |status| Failed::new(status, error.to_string());
     match error {
         PutError::NotAccepted { hosts, .. } => {
-            failed(status_of(hosts)).hint(not_accepted_hint(hosts))
+            failed(status_of(hosts)).hint(not_accepted_hint(hosts, OTHER_NAME))
         }
         PutError::Incomplete(_) => failed(TOO_FEW_RECEIVERS)
             .hint(

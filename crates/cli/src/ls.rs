@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Value, json};
-use wellspring_client::TreeOptions;
+use wellspring_client::{TreeError, TreeOptions};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stdout, table};
@@ -13,6 +13,7 @@ use crate::connect::client;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::{NetworkArgs, TreeLocation};
+use crate::tree_args::plain;
 
 /// List the objects that a host serves in a directory.
 ///
@@ -53,8 +54,12 @@ pub async fn run(args: &LsArgs) -> Result<(), Failed> {
         .checksum(args.digests)
         .level(!args.recursive && !args.digests);
     let listing = interrupt.guard(client.list(&args.from.hosts, &options)).await?;
-    let failed = |error| exit::of_tree(&error, "listing");
-    let listing = listing.map_err(failed)?;
+    let listing = listing.map_err(|error| match error {
+        TreeError::Disagreement(_) => Failed::new(exit::REPLICAS_DIFFER, error.to_string()).hint(
+            "Name one of the hosts to see what it has. `put --force --checksum` of the right directory mends the others.",
+        ),
+        error => exit::of_tree(&error, "listing"),
+    })?;
     let wrong = |error| Failed::new(exit::BAD_DIGEST, format!("the host sent {error}"));
     let mut cursor = Cursor::new(&listing.bytes).map_err(wrong)?;
     // Lines are printed as they are read, but for a table, whose columns are as wide as its rows.
@@ -72,11 +77,12 @@ pub async fn run(args: &LsArgs) -> Result<(), Failed> {
 
 /// A path as `ls -F` shows it.
 fn shown(entry: &Entry<'_>) -> String {
+    let path = plain(entry.path);
     match entry.content {
-        Content::Directory => format!("{}/", entry.path),
-        Content::File { .. } => entry.path.to_owned(),
-        Content::Link { target } => format!("{} -> {target}", entry.path),
-        Content::Skipped(reason) => format!("{} ({reason}: not served)", entry.path),
+        Content::Directory => format!("{path}/"),
+        Content::File { .. } => path.into_owned(),
+        Content::Link { target } => format!("{path} -> {}", plain(target)),
+        Content::Skipped(reason) => format!("{path} ({reason}: not served)"),
     }
 }
 

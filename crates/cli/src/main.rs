@@ -24,6 +24,7 @@ mod switch;
 mod top;
 mod transfer;
 mod tree_args;
+mod tree_changes;
 mod ui;
 mod verify;
 

@@ -18,7 +18,8 @@ use crate::transfer::{NetworkArgs, Source, TreeLocation};
 /// Show length and digest of an object at each host, without fetching it.
 ///
 /// The host computes the digest if it does not know it. Of a directory, its files are counted, and the digest is that
-/// of its listing: names, lengths, modes and times. Exit status 5 says that the hosts differ.
+/// of its listing: names, lengths, modes and times. Exit status 5 says that the hosts differ, also if others of them do not
+/// answer.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -29,7 +30,7 @@ pub struct StatArgs {
     /// Hosts, and an object, or a directory with `/` at its end.
     #[arg(value_name = "HOST[,HOST...]/OBJECT|DIR/")]
     from: Source,
-    /// Print a JSON object for each host, one a line.
+    /// Print a JSON object for each host, one a line; for one that fails with `error`: its `reason` and exit `status`.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -56,21 +57,25 @@ pub async fn run(args: &StatArgs) -> Result<(), Failed> {
                 found.push(one.2);
             }
             Err(error) => {
+                let message = error.message.as_deref().unwrap_or_default();
+                if args.json {
+                    let (host, status) = (host.to_string(), error.status);
+                    let object =
+                        json!({"host": host, "error": {"reason": message, "status": status}});
+                    writeln!(Report, "{object}")?;
+                }
                 if hosts.len() > 1 {
-                    let message = error.message.as_deref().unwrap_or_default();
                     writeln!(Stderr, "{host}: {message}");
                 }
                 failed = Some(error);
             }
         }
     }
-    match failed {
-        Some(error) => Err(error),
-        None if found.windows(2).any(|pair| pair[0] != pair[1]) => {
-            Err(Failed::new(exit::REPLICAS_DIFFER, "the hosts have different bytes"))
-        }
-        None => Ok(()),
+    // Who knows that they differ need not wait for the others.
+    if found.windows(2).any(|pair| pair[0] != pair[1]) {
+        return Err(Failed::new(exit::REPLICAS_DIFFER, "the hosts have different bytes"));
     }
+    failed.map_or(Ok(()), Err)
 }
 
 async fn ask(client: &Client, host: &Host, from: &Source) -> Result<Found, Failed> {

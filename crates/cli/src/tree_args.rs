@@ -2,12 +2,13 @@
 
 mod patterns;
 
+use std::borrow::Cow;
+
 use clap::Args;
 use serde_json::{Value, json};
-use wellspring_client::{TreeChange, TreeFilter, TreeOptions};
+use wellspring_client::{TreeFilter, TreeOptions};
 use wellspring_console::exit::Failed;
-use wellspring_console::output::Stdout;
-use wellspring_console::units::bytes;
+use wellspring_net::store::ObjectName;
 use wellspring_net::store::tree::can_give_owners;
 use wellspring_net::store::tree::listing::{Keeps, SkipReason};
 
@@ -94,35 +95,32 @@ impl TreeArgs {
     }
 }
 
-/// Prints what would be done.
-pub fn show(change: &TreeChange, moves: &str, shows: bool) {
-    if !shows {
-        return;
+/// A path of others with nothing in it that deceives people: controls, and what is invisible or turns the direction of
+/// writing, are written out.
+pub fn plain(path: &str) -> Cow<'_, str> {
+    if path.chars().all(|c| matches!(c, ' '..='~')) {
+        return Cow::Borrowed(path);
     }
-    let line = match change {
-        TreeChange::Made(path) => format!("make    {path}"),
-        TreeChange::Fetched(path, size) => format!("{moves:<7} {path} ({})", bytes(*size)),
-        TreeChange::Removed(path) => format!("remove  {path}"),
-        TreeChange::Skipped(path, reason) => format!("skip    {}: {reason}", shown(path, *reason)),
-        _ => return,
+    // As names are judged that servers take.
+    let misleads = |c: char| {
+        let name = ObjectName::new(c.encode_utf8(&mut [0; 4]));
+        c.is_control() || (!c.is_ascii() && name.is_ok_and(|name| name.check_plain().is_err()))
     };
-    // A reader who has seen enough.
-    let _ = writeln!(Stdout, "{line}");
-}
-
-/// A path that was left out, with nothing in it that deceives people.
-fn shown(path: &str, reason: SkipReason) -> String {
-    match reason {
-        SkipReason::Odd => path.escape_debug().to_string(),
-        _ => path.to_owned(),
+    let mut shown = String::new();
+    for c in path.chars() {
+        match misleads(c) {
+            true => shown.extend(c.escape_unicode()),
+            false => shown.push(c),
+        }
     }
+    Cow::Owned(shown)
 }
 
 /// What was left out, for people.
 pub fn skipped_text(skipped: &[(String, SkipReason)], count: u64) -> String {
     let mut text = String::new();
     for (path, reason) in skipped {
-        text.push_str(&format!("skipped: {} {reason}\n", shown(path, *reason)));
+        text.push_str(&format!("skipped: {} {reason}\n", plain(path)));
     }
     let more = count - skipped.len() as u64;
     if more > 0 {
@@ -136,4 +134,22 @@ pub fn skipped_json(skipped: &[(String, SkipReason)]) -> Vec<Value> {
     let entry =
         |(path, reason): &(String, SkipReason)| json!({"path": path, "reason": reason.to_string()});
     skipped.iter().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_deceives_people_is_written_out() {
+        for (path, shown) in [
+            ("a b/it's \"c\"", "a b/it's \"c\""),
+            ("größe/模型/e\u{301}", "größe/模型/e\u{301}"),
+            ("a\u{202e}exe.txt", "a\\u{202e}exe.txt"),
+            ("-rf\u{200b}", "-rf\\u{200b}"),
+            ("a\u{1b}[2J\n", "a\\u{1b}[2J\\u{a}"),
+        ] {
+            assert_eq!(plain(path), shown);
+        }
+    }
 }

@@ -6,10 +6,12 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::json;
-use wellspring_client::TreeOptions;
+use tokio::task::JoinSet;
+use wellspring_client::{Host, TreeOptions};
 use wellspring_console::exit::Failed;
 use wellspring_console::interrupt::{Interrupt, detached};
 use wellspring_console::output::{Report, Stderr};
@@ -23,12 +25,13 @@ use crate::connect::client;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::{NetworkArgs, TreeLocation};
+use crate::tree_args::plain;
 
 /// Read all files of a directory again, and compare their bytes with a host's or with saved digests.
 ///
 /// Each file that differs, is missing or is too much is printed. Directories, links, devices, sockets, pipes, modes and
-/// times are not compared (`get --dry-run` compares what a transfer moves). Saved digests have the form of `b3sum`, which
-/// can check them as well.
+/// times are not compared (`get --dry-run` compares what a transfer moves). Hosts that are named together must have the same
+/// files. Saved digests have the form of `b3sum`, which can check them as well.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -87,12 +90,13 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
         leave_out(path, &args.directory, expected, &mut here);
     }
     let Some(expected) = expected else { return Ok(()) };
-    let mut counts = [0_u64; 3];
-    let mut say = |kind: usize, path: &str| {
-        counts[kind] += 1;
+    let mut found: [Vec<&String>; 3] = Default::default();
+    let mut say = |kind: usize, path| {
+        found[kind].push(path);
+        let shown = plain(path);
         match args.json {
             true => Ok(()),
-            false => writeln!(Report, "{} {path}", ["differs", "missing", "extra  "][kind]),
+            false => writeln!(Report, "{} {shown}", ["differs", "missing", "extra  "][kind]),
         }
     };
     for (path, digest) in &expected {
@@ -105,14 +109,18 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
     for path in here.keys().filter(|path| !expected.contains_key(*path)) {
         say(2, path)?;
     }
-    let [differing, missing, extra] = counts;
+    let [differing, missing, extra] = found.each_ref().map(Vec::len);
     if args.json {
-        let files = here.len();
-        let object =
-            json!({"files": files, "differing": differing, "missing": missing, "extra": extra});
+        let [differing_paths, missing_paths, extra_paths] = &found;
+        let object = json!({
+            "files": here.len(),
+            "differing": differing, "differing_paths": differing_paths,
+            "missing": missing, "missing_paths": missing_paths,
+            "extra": extra, "extra_paths": extra_paths,
+        });
         writeln!(Report, "{object}")?;
     }
-    if counts == [0; 3] {
+    if found.iter().all(Vec::is_empty) {
         if !quiet && !args.json {
             writeln!(
                 Stderr,
@@ -133,17 +141,67 @@ pub async fn run(args: &VerifyArgs, quiet: bool) -> Result<(), Failed> {
     Err(Failed::new(exit::BAD_DIGEST, text).hint(hint))
 }
 
-/// Digests of what hosts have.
+/// Digests of what hosts have. They are asked one by one: their directories may have other times.
 async fn of_hosts(args: &VerifyArgs, from: &TreeLocation) -> Result<Files, Failed> {
-    let client = client(&args.keys, &args.network)?;
+    let client = Arc::new(client(&args.keys, &args.network)?);
     let options = TreeOptions::new(from.directory.clone()).checksum(true);
-    let listing = client.list(&from.hosts, &options).await;
-    let listing = listing.map_err(|error| exit::of_tree(&error, "listing"))?;
+    let mut asked = JoinSet::new();
+    for (index, host) in from.hosts.iter().cloned().enumerate() {
+        let (client, options) = (Arc::clone(&client), options.clone());
+        asked.spawn(async move {
+            let listing = client.list(std::slice::from_ref(&host), &options).await;
+            (index, listing.map_err(|error| exit::of_tree(&error, "listing")))
+        });
+    }
+    let mut listings = asked.join_all().await;
+    listings.sort_by_key(|(index, _)| *index);
+    let (mut have, mut failed) = (Vec::new(), None);
+    for (index, listing) in listings {
+        let host = &from.hosts[index];
+        match listing {
+            Ok(listing) => have.push((host, of_host(&listing.bytes)?)),
+            Err(error) => {
+                if from.hosts.len() > 1 {
+                    let reason = error.message.as_deref().unwrap_or_default();
+                    writeln!(Stderr, "{host} is left out: {reason}");
+                }
+                failed = Some(error);
+            }
+        }
+    }
+    if let Some((path, hosts)) = first_difference(&have) {
+        let text = format!("the hosts differ in {}:{hosts}", plain(path));
+        return Err(Failed::new(exit::REPLICAS_DIFFER, text).hint(
+            "Name one of them, whose files are to count. `put --force --checksum` of the right directory mends the others.",
+        ));
+    }
+    match (have.into_iter().next(), failed) {
+        (Some((_, files)), _) => Ok(files),
+        (None, Some(error)) => Err(error),
+        (None, None) => Ok(Files::new()),
+    }
+}
+
+/// What a host serves: what it cannot serve is not there for anybody else.
+fn of_host(listing: &[u8]) -> Result<Files, Failed> {
     let wrong = |error| Failed::new(exit::BAD_DIGEST, format!("the host sent {error}"));
-    let mut files = of_listing(&listing.bytes).map_err(wrong)?;
-    // What a host cannot serve is not there for anybody else.
+    let mut files = of_listing(listing).map_err(wrong)?;
     files.retain(|_, digest| digest.is_ok());
     Ok(files)
+}
+
+/// The first file that hosts do not have alike, and what each of them has.
+fn first_difference<'a>(have: &'a [(&Host, Files)]) -> Option<(&'a String, String)> {
+    let (_, first) = have.first()?;
+    let differs =
+        |path: &&String| have.iter().any(|(_, files)| files.get(*path) != first.get(*path));
+    let paths = have.iter().filter_map(|(_, files)| files.keys().find(differs));
+    let path = paths.min()?;
+    let has = |(host, files): &(&Host, Files)| match files.get(path) {
+        Some(Ok(digest)) => format!("\n  {host}: digest {digest}"),
+        _ => format!("\n  {host}: not there"),
+    };
+    Some((path, have.iter().map(has).collect()))
 }
 
 /// Digests of what is in a directory.

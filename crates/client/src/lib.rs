@@ -52,8 +52,8 @@ pub use report::{
 pub use stat::ObjectStat;
 pub use survey::{ClassEcho, DEFAULT_DATAGRAM_LEN, DatagramLens, Greeting, RoundTrips};
 pub use tree::{
-    LinksOut, PutTreeOptions, PutTreeReport, Swapped, TreeChange, TreeDisagreement, TreeError,
-    TreeFilter, TreeListing, TreeOptions, TreeReceiver, TreeReport,
+    HearPut, LinksOut, PutTreeOptions, PutTreeReport, Swapped, TreeChange, TreeDisagreement,
+    TreeError, TreeFilter, TreeListing, TreeOptions, TreeReceiver, TreeReport,
 };
 pub use update::{BlockProgress, ReceiverProgress, SenderProgress, Update, Updates};
 pub use wellspring_codec::lt::Method;

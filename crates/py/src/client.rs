@@ -221,7 +221,7 @@ impl Client {
                 .quorum(quorum)
                 .links_out(links_out);
             async move {
-                let put = client.put_tree(&path, &hosts, &options, Arc::new(|_| {})).await;
+                let put = client.put_tree(&path, &hosts, &options, Arc::new(|_, _| {})).await;
                 put.map(|report| of_put_tree_report(&report)).map_err(of_tree)
             }
         })

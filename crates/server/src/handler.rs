@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::{Semaphore, mpsc};
 use wellspring_core::SessionId;
 use wellspring_transport::scdp::ObjectInfo;
-use wellspring_trust::{Identity, Keyring};
+use wellspring_trust::{Identity, Keyring, Quota};
 use wellspring_wire::control::{Abilities, Geometry, RefusalCode};
 
 use super::address_limit::Places;
@@ -85,6 +85,8 @@ pub(super) struct Handler {
     pub(super) has_left_parts: AtomicBool,
     /// What clients may do at the moment.
     pub(super) permissions: Mutex<Permissions>,
+    /// What each address may have at the moment, where there are no keys.
+    pub(super) address_quota: Mutex<Quota>,
     /// The keys at the moment.
     pub(super) keyring: Mutex<Option<Arc<Keyring>>>,
     /// No more transfers begin.
@@ -137,6 +139,7 @@ impl Handler {
             checks: Semaphore::new(MAX_CHECKS),
             has_left_parts: AtomicBool::new(false),
             permissions: Mutex::new(settings.permissions),
+            address_quota: Mutex::new(settings.address_quota),
             keyring: Mutex::new(settings.keys),
             is_draining: AtomicBool::new(false),
             stream_handshakes: StreamHandshakes::default(),
@@ -180,7 +183,7 @@ impl Handler {
         identity: Option<&Arc<Identity>>,
         client: SocketAddr,
     ) -> Option<Account> {
-        Account::of(identity.map(|identity| &**identity), client, self.config.address_quota)
+        Account::of(identity.map(|identity| &**identity), client, *lock(&self.address_quota))
     }
 
     /// The name of an object that may be served.

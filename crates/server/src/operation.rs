@@ -30,11 +30,13 @@ impl Server {
             return Err(ReloadError::Keys);
         }
         handler.handle.set_send_rate(settings.send_rate).map_err(ReloadError::Stopped)?;
+        handler.handle.set_link_rate(settings.link_rate).map_err(ReloadError::Stopped)?;
         if let Some(keyring) = settings.keys {
             handler.handle.set_keyring(Arc::clone(&keyring)).map_err(ReloadError::Stopped)?;
             *lock(&handler.keyring) = Some(keyring);
         }
         *lock(&handler.permissions) = settings.permissions;
+        *lock(&handler.address_quota) = settings.address_quota;
         Ok(())
     }
 
@@ -44,6 +46,14 @@ impl Server {
     /// [`ReloadError::Stopped`].
     pub fn set_send_rate(&self, rate: Option<Rate>) -> Result<(), ReloadError> {
         self.handler.handle.set_send_rate(rate).map_err(ReloadError::Stopped)
+    }
+
+    /// Asks clients for what they put no faster than this from now on, over all transfers.
+    ///
+    /// # Errors
+    /// [`ReloadError::Stopped`].
+    pub fn set_link_rate(&self, rate: Rate) -> Result<(), ReloadError> {
+        self.handler.handle.set_link_rate(rate).map_err(ReloadError::Stopped)
     }
 
     /// Begins no more transfers from now on, and waits until those that run are over, for `grace` at most. Returns how

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use wellspring_core::Rate;
-use wellspring_trust::Keyring;
+use wellspring_trust::{Keyring, Quota};
 
 use super::config::ServerConfig;
 use crate::driver::HandleError;
@@ -17,8 +17,12 @@ pub struct Settings {
     pub permissions: Permissions,
     /// As [`DriverConfig::send_rate`](crate::driver::DriverConfig::send_rate).
     pub send_rate: Option<Rate>,
+    /// As [`scdp::Config::link_rate`](wellspring_transport::scdp::Config::link_rate): what clients put comes no faster.
+    pub link_rate: Rate,
     /// As [`DriverConfig::keys`](crate::driver::DriverConfig::keys).
     pub keys: Option<Arc<Keyring>>,
+    /// As [`ServerConfig::address_quota`].
+    pub address_quota: Quota,
 }
 
 /// What clients of a server may do, as in [`ServerConfig`].
@@ -47,8 +51,9 @@ impl ServerConfig {
             odd_names: self.allow_odd_names,
             attributes: self.allow_attributes,
         };
-        let (send_rate, keys) = (self.driver.send_rate, self.driver.keys.clone());
-        Settings { permissions, send_rate, keys }
+        let (send_rate, link_rate) = (self.driver.send_rate, self.driver.scdp.link_rate);
+        let (keys, address_quota) = (self.driver.keys.clone(), self.address_quota);
+        Settings { permissions, send_rate, link_rate, keys, address_quota }
     }
 }
 

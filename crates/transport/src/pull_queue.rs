@@ -50,6 +50,12 @@ impl PullQueue {
         self.link_rate = link_rate;
     }
 
+    /// The same, but what was booked at the old rate is not waited for: at a low one that can be long.
+    pub fn begin_anew(&mut self, now: Time, link_rate: Rate) {
+        self.set_rate(link_rate);
+        self.due = self.due.map(|due| due.earlier_of(now));
+    }
+
     /// Puts a member (a small dense index) at the end of the queue, unless it waits already.
     pub fn enqueue(&mut self, now: Time, member: u32) {
         // Who wants to pull again at the instant of its pull has waited all along.
@@ -152,6 +158,20 @@ mod tests {
         queue.enqueue(Time::ZERO, 0);
         assert_eq!(burst(&mut queue, Time::ZERO), 1);
         assert_eq!(burst(&mut queue, micros(1_012)), 3, "two owed by the slack, one on time");
+    }
+
+    #[test]
+    fn another_rate_counts_at_once() {
+        let mut queue = PullQueue::batched(Rate::from_mbps(1), Duration::ZERO);
+        queue.enqueue(Time::ZERO, 0);
+        assert_eq!(burst(&mut queue, Time::ZERO), 1);
+        assert_eq!(queue.deadline(), Some(micros(12_000)));
+        queue.begin_anew(micros(100), Rate::from_mbps(1_000));
+        assert_eq!(burst(&mut queue, micros(100)), 1);
+        assert_eq!(queue.deadline(), Some(micros(112)));
+        queue.begin_anew(micros(200), Rate::from_mbps(1));
+        assert_eq!(burst(&mut queue, micros(200)), 1);
+        assert_eq!(queue.deadline(), Some(micros(12_200)));
     }
 
     #[test]

@@ -17,7 +17,8 @@ use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
 use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, TreeLocation, list};
-use crate::tree_args::{TreeArgs, show, skipped_json, skipped_text};
+use crate::tree_args::{TreeArgs, skipped_json, skipped_text};
+use crate::tree_changes::Changes;
 
 /// Arguments of a fetch that hold for directories too.
 pub struct Fetch<'a> {
@@ -56,8 +57,9 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
         .allow_odd_names(args.allow_odd_names)
         .allow_hidden(args.allow_hidden)
         .updates(display.updates());
-    let shows = args.tree.dry_run && !quiet && !args.report.json;
-    let hear = Arc::new(move |change: TreeChange| show(&change, "fetch", shows));
+    let changes = Arc::new(Changes::new("fetch", args.tree.dry_run, (quiet, args.report.json)));
+    let heard = Arc::clone(&changes);
+    let hear = Arc::new(move |change: TreeChange| heard.hear(&change, None));
     let fetch = client.fetch_tree(&from.hosts, &options, &directory, hear);
     let fetched = interrupt.guard(fetch).await;
     display.finish();
@@ -73,7 +75,7 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
             Swapped::InTwoSteps => "in two steps",
             Swapped::New => "new",
         }));
-        writeln!(Stdout, "{object}")?;
+        writeln!(Stdout, "{}", changes.account(&object))?;
     } else if !quiet {
         write!(Stderr, "{}", summary(&shown, &report, args.tree.dry_run));
         if report.swapped == Some(Swapped::InTwoSteps) {

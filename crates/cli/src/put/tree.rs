@@ -20,7 +20,8 @@ use wellspring_net::store::tree::listing::SkipReason;
 use crate::exit;
 use crate::progress::Display;
 use crate::transfer::{CutArgs, ReportArgs};
-use crate::tree_args::{TreeArgs, show, skipped_json, skipped_text};
+use crate::tree_args::{TreeArgs, skipped_json, skipped_text};
+use crate::tree_changes::Changes;
 
 /// A directory that is put.
 pub struct Put<'a> {
@@ -72,8 +73,11 @@ impl Put<'_> {
             .links_out(self.links_out)
             .group(self.group)
             .quorum(self.quorum);
-        let shows = args.dry_run && !quiet && !self.report.json;
-        let hear = Arc::new(move |change: TreeChange| show(&change, "send", shows));
+        let changes = Arc::new(Changes::new("send", args.dry_run, (quiet, self.report.json)));
+        let (heard, all) = (Arc::clone(&changes), hosts.len());
+        let hear = Arc::new(move |change: TreeChange, at: &[String]| {
+            heard.hear(&change, Some((at, all)));
+        });
         let put = client.put_tree(from, hosts, &options, hear);
         let put = interrupt.guard(put).await;
         display.finish();
@@ -88,7 +92,8 @@ impl Put<'_> {
         };
         if let Some(report) = report {
             if self.report.json {
-                writeln!(Report, "{}", account(&shown_there, report, args.dry_run))?;
+                let account = account(&shown_there, report, args.dry_run);
+                writeln!(Report, "{}", changes.account(&account))?;
             } else if !quiet {
                 write!(Stderr, "{}", summary(&shown_there, report, args.dry_run));
             }

@@ -5,6 +5,7 @@ mod bind;
 mod events;
 mod http;
 mod metrics;
+mod rates;
 mod schedule;
 mod signals;
 mod transfers;
@@ -20,16 +21,17 @@ use serde_json::json;
 use wellspring_console::exit::Failed;
 use wellspring_console::output::print_line;
 use wellspring_console::units::{counted, parse_size};
-use wellspring_core::Rate;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
 use wellspring_server::{GroupRange, Server, ServerConfig};
 use wellspring_trust::Quota;
 
+use crate::config::Values;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::NetworkArgs;
 use also_at::AlsoAt;
+use rates::{Scheduled, bits, pull_rate};
 use schedule::Schedule;
 use signals::{Request, Signals};
 
@@ -41,9 +43,9 @@ use signals::{Request, Signals};
 /// only regular files are objects.
 ///
 /// SIGTERM lets transfers end, for --grace at most, and begins none; a second signal ends them. SIGHUP reads
-/// the configuration file and the keys again, without an end of any transfer: rights, --rate and what
-/// is allowed (--allow-put, --allow-overwrite, --allow-hidden, --allow-odd-names, --allow-attributes) change at once, other
-/// options with a restart. A server that was started on a terminal ends when the terminal is closed.
+/// the configuration file and the keys again, without an end of any transfer: rights, --rate, --receive-rate,
+/// --address-quota and what is allowed (--allow-put, --allow-overwrite, --allow-hidden, --allow-odd-names, --allow-attributes) change at once, other
+/// options with a restart; an event names those of them that are not what they were. A server that was started on a terminal ends when the terminal is closed.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -51,10 +53,13 @@ Examples:
   wellspring serve --rate 900M /srv/models         # leave a tenth of a gigabit link to others
   wellspring serve --rate '100M; 22:00-06:00 1G' /srv/models   # more at night
   wellspring serve --allow-put /srv/incoming       # with keys: who may, `wellspring key` says
+  wellspring serve --allow-put --receive-rate 500M /srv/incoming   # puts take no more of the link
   wellspring serve --insecure --bind 10.0.0.5:4711 /srv/models
   wellspring serve --json --bind 127.0.0.1:0 .     # prints the port it was given
   wellspring serve --metrics 127.0.0.1:9464 /srv/models   # for Prometheus; /healthz and /readyz, too")]
 pub struct ServeArgs {
+    #[command(flatten)]
+    values: Values,
     /// The directory whose files are served.
     dir: PathBuf,
     /// Address and port to listen at; port 0 lets the system choose, none is port 4711 [default: port 4711 of every address
@@ -109,6 +114,10 @@ pub struct ServeArgs {
     /// (in the machine's time zone; of times that overlap the first counts, and `none` is no limit).
     #[arg(long, value_name = "RATE[; HH:MM-HH:MM RATE]...", visible_alias = "max-rate")]
     rate: Option<Schedule>,
+    /// Receive no faster than this, over all puts, with times of day as --rate has them [default: --link-rate]. Clients are
+    /// asked for no more; the first few symbols of an object come unasked.
+    #[arg(long, value_name = "RATE[; HH:MM-HH:MM RATE]...")]
+    receive_rate: Option<Schedule>,
     /// Parts of objects being sent by LTTP at one time, at most; a quarter of them to one address.
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_parts: usize,
@@ -166,6 +175,7 @@ pub async fn run(
         false => print_line(&text),
     };
     check_temporary_files();
+    args.rate.iter().chain(&args.receive_rate).for_each(Schedule::check_time_zone);
     let server = Server::bind(config).await.map_err(|error| exit::of_bind(&error))?;
     let server = Arc::new(server);
     let metrics = match args.metrics {
@@ -184,6 +194,8 @@ pub async fn run(
     );
     tell_manager(&[NotifyState::Ready]);
     let mut rate = Scheduled::new(args.rate.as_ref());
+    let mut receive_rate = Scheduled::new(args.receive_rate.as_ref());
+    let mut link = args.network.link_rate;
     loop {
         let request = tokio::select! {
             request = signals.next() => request,
@@ -194,14 +206,31 @@ pub async fn run(
                 say(json!({"event": "rate", "rate": bits(rate.now)}), format!("rate {shown}"));
                 continue;
             }
+            () = receive_rate.changes() => {
+                let _ = server.set_link_rate(pull_rate(link, receive_rate.now));
+                let shown = schedule::shown(receive_rate.now);
+                say(
+                    json!({"event": "receive_rate", "rate": bits(receive_rate.now)}),
+                    format!("receive rate {shown}"),
+                );
+                continue;
+            }
         };
         match request {
             Request::Reload => {
                 tell_reloading();
                 match reload(&server, &reparse) {
-                    Ok(args) => {
-                        rate = Scheduled::new(args.rate.as_ref());
-                        say(reloaded_json(&args), reloaded_text(&args));
+                    Ok(new) => {
+                        rate = Scheduled::new(new.rate.as_ref());
+                        receive_rate = Scheduled::new(new.receive_rate.as_ref());
+                        link = new.network.link_rate;
+                        let both = new.rate.iter().chain(&new.receive_rate);
+                        both.for_each(Schedule::check_time_zone);
+                        let restart = needs_restart(new.values.changed(&args.values));
+                        if !restart.is_empty() {
+                            tracing::warn!("a restart is needed for {}", restart.join(", "));
+                        }
+                        say(reloaded_json(&new, &restart), reloaded_text(&new, &restart));
                     }
                     Err(failed) => {
                         let reason = failed.message.unwrap_or_default();
@@ -260,38 +289,6 @@ fn check_temporary_files() {
     }
 }
 
-/// The rate limit as it is now.
-struct Scheduled {
-    schedule: Option<Schedule>,
-    now: Option<Rate>,
-}
-
-impl Scheduled {
-    fn new(schedule: Option<&Schedule>) -> Self {
-        Scheduled { schedule: schedule.cloned(), now: schedule.and_then(Schedule::now) }
-    }
-
-    /// Waits until the schedule says another rate.
-    async fn changes(&mut self) {
-        loop {
-            let Some((schedule, next)) =
-                self.schedule.as_ref().and_then(|s| Some((s, s.next_look()?)))
-            else {
-                return std::future::pending().await;
-            };
-            tokio::time::sleep(next).await;
-            let before = std::mem::replace(&mut self.now, schedule.now());
-            if self.now != before {
-                return;
-            }
-        }
-    }
-}
-
-fn bits(rate: Option<Rate>) -> Option<u64> {
-    rate.map(Rate::as_bits_per_second)
-}
-
 /// Tells systemd, if that started the server and wants to know.
 fn tell_manager(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
@@ -316,20 +313,50 @@ fn reload(
     Ok(args)
 }
 
-fn reloaded_json(args: &ServeArgs) -> serde_json::Value {
+/// Options that a reload changes; the others need a restart.
+const RELOADED: [&str; 10] = [
+    "rate",
+    "link-rate",
+    "receive-rate",
+    "keys",
+    "address-quota",
+    "allow-put",
+    "allow-overwrite",
+    "allow-hidden",
+    "allow-odd-names",
+    "allow-attributes",
+];
+
+/// Those of changed options that are not in force before the server is started again.
+fn needs_restart(mut changed: Vec<String>) -> Vec<String> {
+    changed.retain(|name| !RELOADED.contains(&name.as_str()));
+    changed
+}
+
+fn reloaded_json(args: &ServeArgs, needs_restart: &[String]) -> serde_json::Value {
     json!({
         "event": "reloaded", "rate": bits(args.rate.as_ref().and_then(Schedule::now)),
         "schedule": args.rate.as_ref().map(Schedule::to_string),
+        "receive_rate": bits(args.receive_rate.as_ref().and_then(Schedule::now)),
+        "receive_schedule": args.receive_rate.as_ref().map(Schedule::to_string),
         "allow_put": args.allow_put, "allow_overwrite": args.allow_overwrite,
         "allow_hidden": args.allow_hidden, "allow_odd_names": args.allow_odd_names,
-        "allow_attributes": args.allow_attributes,
+        "allow_attributes": args.allow_attributes, "needs_restart": needs_restart,
     })
 }
 
-fn reloaded_text(args: &ServeArgs) -> String {
-    let takes = if args.allow_put { ", taking objects" } else { "" };
+fn reloaded_text(args: &ServeArgs, needs_restart: &[String]) -> String {
+    let takes = match &args.receive_rate {
+        _ if !args.allow_put => String::new(),
+        Some(rate) => format!(", taking objects at {rate}"),
+        None => ", taking objects".to_owned(),
+    };
     let rate = args.rate.as_ref().map_or("no limit".to_owned(), Schedule::to_string);
-    format!("settings are read again: rate {rate}{takes}")
+    let rest = match needs_restart {
+        [] => String::new(),
+        names => format!("; a restart is needed for {}", names.join(", ")),
+    };
+    format!("settings are read again: rate {rate}{takes}{rest}")
 }
 
 impl ServeArgs {
@@ -365,6 +392,8 @@ fn configure(args: &ServeArgs) -> Result<ServerConfig, Failed> {
     config.driver.lttp.peer_timeout = config.driver.scdp.peer_timeout;
     config.driver.ndp.peer_timeout = config.driver.scdp.peer_timeout;
     config.driver.send_rate = args.rate.as_ref().and_then(Schedule::now);
+    config.driver.scdp.link_rate =
+        pull_rate(args.network.link_rate, args.receive_rate.as_ref().and_then(Schedule::now));
     config.lttp.max_sessions = args.max_parts;
     config.lttp.timeout = args.network.timeout;
     config.driver.socket.multicast_interface = args.interface.clone();

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use jiff::ZonedDateTime;
+use jiff::tz::TimeZone;
 use wellspring_console::units::{bit_rate, parse_rate};
 use wellspring_core::Rate;
 
@@ -52,6 +53,19 @@ impl Schedule {
     fn at(&self, minute: u16) -> Option<Rate> {
         let window = self.windows.iter().find(|window| window.holds(minute));
         window.map_or(self.otherwise, |window| window.rate)
+    }
+
+    /// Says so if times of day are those of UTC because the machine's time zone is not known.
+    pub fn check_time_zone(&self) {
+        if self.windows.is_empty() {
+            return;
+        }
+        if let Err(error) = TimeZone::try_system() {
+            tracing::warn!(
+                "the time zone is not known ({error}): times of --rate are those of UTC. Set TZ to a zone's name, such as \
+                 Europe/Berlin, or make /etc/localtime",
+            );
+        }
     }
 
     /// When to ask for the rate again; never if it does not depend on the time.
@@ -154,6 +168,15 @@ mod tests {
         let always = schedule("100M");
         assert_eq!((always.now(), always.next_look()), (slow, None));
         assert!(both.next_look().is_some_and(|next| next <= LOOK));
+    }
+
+    /// Images have no database of zones.
+    #[test]
+    fn time_zones_are_known_where_the_machine_has_none() {
+        let zones = jiff::tz::TimeZoneDatabase::bundled();
+        for zone in ["Asia/Tokyo", "Europe/Berlin", "America/New_York"] {
+            assert!(zones.get(zone).is_ok(), "{zone}");
+        }
     }
 
     #[test]

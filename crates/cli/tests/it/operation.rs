@@ -24,7 +24,7 @@ pub fn http(server: &Server, request: &str) -> (u16, String) {
 }
 
 /// A server by a configuration file with these lines below `[serve]`.
-fn configured(place: &Place, lines: &str) -> Command {
+pub fn configured(place: &Place, lines: &str) -> Command {
     write_config(place, lines);
     let mut command = program();
     command.args(["serve", "--json", "--metrics", "127.0.0.1:0", "--config"]);
@@ -32,7 +32,7 @@ fn configured(place: &Place, lines: &str) -> Command {
     command
 }
 
-fn write_config(place: &Place, lines: &str) {
+pub fn write_config(place: &Place, lines: &str) {
     let (dir, cache) = (place.dir("a"), place.path("cache"));
     let file = format!(
         "[serve]\ndir = {:?}\nbind = \"127.0.0.1:0\"\ncache = {:?}\n{lines}\n",

@@ -34,7 +34,12 @@ fn files_are_read_again_and_compared_with_a_host_or_with_saved_digests() {
         assert_eq!(shown(&found.stdout), "differs b\nmissing void\nextra   more\n");
     }
     let json = shown(&verify(&[&root, "--json"]).stdout);
-    assert_eq!(json, "{\"differing\":1,\"extra\":1,\"files\":3,\"missing\":1}\n");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let expected = serde_json::json!({
+        "files": 3, "differing": 1, "differing_paths": ["b"],
+        "missing": 1, "missing_paths": ["void"], "extra": 1, "extra_paths": ["more"],
+    });
+    assert_eq!(json, expected);
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Client {
         let mut listings = Vec::new();
         for host in hosts {
             // Who has none is not one of those that differ.
-            if let Ok(listing) = self.list(std::slice::from_ref(host), options).await {
+            if let Ok(listing) = self.listed(std::slice::from_ref(host), options).await {
                 listings.push((host.to_string(), listing));
             }
         }

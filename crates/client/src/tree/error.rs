@@ -94,7 +94,7 @@ impl fmt::Display for TreeError {
                 report.unfinished().iter().try_for_each(|host| write!(f, "\n  {host}"))
             }
             TreeError::Disagreement(found) => {
-                write!(f, "the replicas differ in {}, which was not fetched:", found.path)?;
+                write!(f, "the replicas differ in {}:", found.path)?;
                 found.hosts.iter().try_for_each(|(host, has)| write!(f, "\n  {host}: {has}"))
             }
             TreeError::Beside(error) if error.kind() == io::ErrorKind::ResourceBusy => {

@@ -26,7 +26,7 @@ pub use error::{TreeDisagreement, TreeError};
 use gather::{Gather, collected};
 use moved::Moved;
 pub use options::{TreeOptions, TreeReport};
-pub use put_report::{PutTreeOptions, PutTreeReport, TreeReceiver};
+pub use put_report::{HearPut, PutTreeOptions, PutTreeReport, TreeReceiver};
 use unfinished::Unfinished;
 
 /// How often a tree that changes while it is fetched is listed again.
@@ -36,8 +36,20 @@ impl Client {
     /// The manifest of a tree from all hosts that serve it, which must agree.
     ///
     /// # Errors
-    /// [`TreeError`].
+    /// [`TreeError`]; of hosts that differ it names the first path in which they do.
     pub async fn list(
+        &self,
+        hosts: &[Host],
+        options: &TreeOptions,
+    ) -> Result<TreeListing, TreeError> {
+        match self.listed(hosts, options).await {
+            Ok(listing) => Ok(listing),
+            Err(error) => Err(self.locate(error, (hosts, options), None).await),
+        }
+    }
+
+    /// As [`list`](Self::list), without a search for what differs.
+    async fn listed(
         &self,
         hosts: &[Host],
         options: &TreeOptions,
@@ -109,10 +121,7 @@ impl Client {
             told(change);
         });
         loop {
-            let listing = match self.list(hosts, options).await {
-                Ok(listing) => listing,
-                Err(error) => return Err(self.locate(error, (hosts, options), None).await),
-            };
+            let listing = self.list(hosts, options).await?;
             report.digest = Some(listing.digest);
             if let Some(next) = next.filter(|next| !next.is_whole() && report.listed_again == 0) {
                 // So that it is among what is to be removed, if that is asked for.

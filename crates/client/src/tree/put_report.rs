@@ -6,10 +6,13 @@ use std::time::Duration;
 use super::options::TreeOptions;
 use crate::report::ReceiverState;
 use crate::store::Digest;
-use crate::store::tree::LinksOut;
 use crate::store::tree::listing::SkipReason;
+use crate::store::tree::{LinksOut, TreeChange};
 use crate::{HostError, HostTrouble};
 use wellspring_driver::setters;
+
+/// Hears what is done to the directory, or in a dry run would be, and at which hosts.
+pub type HearPut = dyn Fn(TreeChange, &[String]) + Send + Sync;
 
 /// Where a tree is put, and how. Its [`directory`](TreeOptions::directory) is the one at the hosts.
 #[derive(Clone, Debug)]
@@ -64,7 +67,7 @@ pub struct TreeReceiver {
     pub lacked_files: u64,
     /// Their length \[bytes\].
     pub lacked_bytes: u64,
-    /// What it has removed: directories that it was told to remove, and that have something it does not list, stay.
+    /// What it has removed, or would: directories that it was told to remove, and that have something it does not list, stay.
     pub removed: u64,
 }
 

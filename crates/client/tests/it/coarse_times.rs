@@ -72,7 +72,7 @@ fn where_times_are_whole_seconds_nothing_is_moved_twice_and_a_change_is_seen() {
         let (_to, hosts) = serve(disk.0.clone()).await;
         let options =
             PutTreeOptions::new(TreeOptions::new(Some(ObjectName::new("put").expect("a name"))));
-        let put = || client.put_tree(served.path(), &hosts, &options, Arc::new(|_| {}));
+        let put = || client.put_tree(served.path(), &hosts, &options, Arc::new(|_, _| {}));
         let (first, second) = (put().await.expect("put"), put().await.expect("put"));
         assert!(first.receivers[0].lacked_files > 300 && first.begun_again == 0, "{first:?}");
         assert_eq!((second.receivers[0].lacked_files, second.sent_files), (0, 0));

@@ -192,7 +192,7 @@ fn a_directory_counts_by_its_files_and_again_by_none() {
     let put = |to: &str| {
         let options = PutTreeOptions::new(TreeOptions::new(Some(to.parse().expect("a name"))));
         let hosts = [place.host()];
-        let quiet = Arc::new(|_| {});
+        let quiet = Arc::new(|_, _: &[String]| {});
         let put = place.alice.put_tree(&from, &hosts, &options, quiet);
         place.runtime.block_on(put).map(|_| ()).map_err(|error| error.to_string())
     };

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::served::runtime;
 use crate::tree_files::{NOTE, contents, lose_small_files, make_tree, write};
 use wellspring_client::{
-    Client, ClientConfig, Host, LinksOut, PutError, PutTreeOptions, PutTreeReport, ReceiverState,
-    TreeChange, TreeError, TreeFilter, TreeOptions,
+    Client, ClientConfig, HearPut, Host, LinksOut, PutError, PutTreeOptions, PutTreeReport,
+    ReceiverState, TreeChange, TreeError, TreeFilter, TreeOptions,
 };
 use wellspring_server::{Server, ServerConfig};
 use wellspring_testkit::random_bytes;
@@ -58,7 +58,7 @@ pub async fn put(
 ) -> (Result<PutTreeReport, TreeError>, Vec<TreeChange>) {
     let changes = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&changes);
-    let hear = Arc::new(move |change| seen.lock().expect("no panic").push(change));
+    let hear = Arc::new(move |change, _: &[String]| seen.lock().expect("no panic").push(change));
     let client = client_with(None);
     let running = client.put_tree(from, hosts, options, hear);
     let result = tokio::time::timeout(GUARD, running).await.expect("ends");
@@ -169,7 +169,8 @@ fn nothing_is_replaced_or_removed_unless_asked_for_and_then_only_what_is_not_lef
         let force = PutTreeOptions::new(tree.clone()).overwrite(true);
         let dry = PutTreeOptions::new(tree.dry_run(true)).overwrite(true);
         let (report, changes) = put(from, &hosts, &dry).await;
-        assert_eq!(report.expect("a tree").sent_files, 0);
+        let report = report.expect("a tree");
+        assert_eq!((report.sent_files, report.receivers[0].removed), (0, 1));
         assert!(changes.contains(&TreeChange::Fetched("only/here".to_owned(), 3)), "{changes:?}");
         assert!(changes.contains(&TreeChange::Removed("old/theirs".to_owned())), "{changes:?}");
         assert_eq!(contents(&to), before, "a dry run changes nothing");
@@ -293,7 +294,7 @@ fn a_put_that_was_cut_short_goes_on_where_it_was_also_within_a_file() {
 /// Puts a tree until fifty of its files are there; how many are.
 async fn cut_short(from: &Path, hosts: &[Host], options: &PutTreeOptions) -> u64 {
     let (enough, mut seen) = tokio::sync::mpsc::unbounded_channel();
-    let hear = Arc::new(move |change| {
+    let hear = Arc::new(move |change, _: &[String]| {
         // Nobody listens once the put was cut.
         let _ = enough.send(change);
     });
@@ -349,7 +350,7 @@ fn a_tree_that_changes_while_it_is_put_is_begun_with_again() {
         let (_server, host) = serve_by(there.path(), |_| {}).await;
         let root = here.path().to_owned();
         let changed = Mutex::new(false);
-        let hear = Arc::new(move |_| {
+        let hear = Arc::new(move |_, _: &[String]| {
             let mut changed = changed.lock().expect("no panic");
             if !std::mem::replace(&mut *changed, true) {
                 write(&root, "d/099", b"shorter");
@@ -431,7 +432,7 @@ fn the_right_to_put_into_a_folder_is_what_it_takes() {
             serve_by(there.path(), |config| config.driver.keys = Some(Arc::new(keys))).await;
         let client = client_with(Some(Keyring::new().with_own(client).with_peer(at_client)));
         let hosts = [host];
-        let quiet: Arc<dyn Fn(TreeChange) + Send + Sync> = Arc::new(|_| {});
+        let quiet: Arc<HearPut> = Arc::new(|_, _| {});
         let options = PutTreeOptions::new(to_t());
         let put = client.put_tree(here.path(), &hosts, &options, Arc::clone(&quiet));
         put.await.expect("a tree");

@@ -410,6 +410,15 @@ impl DriverHandle {
         self.shared.ask(Call::SetSendRate(rate))
     }
 
+    /// Paces the pulls of all SCDP sessions for a link of that rate from now on, as
+    /// [`link_rate`](wellspring_transport::scdp::Config::link_rate) does from the start.
+    ///
+    /// # Errors
+    /// [`HandleError::Stopped`].
+    pub fn set_link_rate(&self, rate: Rate) -> Result<(), HandleError> {
+        self.scdp.call(scdp::Call::LinkRate(rate))
+    }
+
     /// A snapshot of the driver's counters. Waits for one turn of the loop (commonly well under
     /// a millisecond).
     ///

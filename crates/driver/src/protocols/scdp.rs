@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::mpsc;
 
-use wellspring_core::{Duration, Frame, GroupId, HostId, SessionId, Time};
+use wellspring_core::{Duration, Frame, GroupId, HostId, Rate, SessionId, Time};
 use wellspring_transport::scdp::{
     self, Command, Event, ObjectInfo, ReceiveSession, ReceiveStats, Resume, Role, SendSession,
     SendStats, Share, StragglerAction,
@@ -93,6 +93,8 @@ pub(crate) enum Call {
         session: SessionId,
         reply: mpsc::SyncSender<Option<(u32, u32)>>,
     },
+    /// Pulls are to fill a link of that rate.
+    LinkRate(Rate),
     /// What was received so far.
     Account {
         session: SessionId,
@@ -362,6 +364,10 @@ impl Protocol for Scdp {
             Call::ResumePoint { session, reply } => {
                 // A caller that has gone away needs no answer.
                 let _ = reply.send(endpoint.progress(session));
+                Action::Nothing
+            }
+            Call::LinkRate(rate) => {
+                endpoint.set_link_rate(now, rate);
                 Action::Nothing
             }
             Call::Account { session, reply } => {

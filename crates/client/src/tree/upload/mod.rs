@@ -13,9 +13,8 @@ use tokio::time::Instant;
 
 use super::super::Client;
 use super::error::TreeError;
-use super::put_report::{PutTreeOptions, PutTreeReport};
+use super::put_report::{HearPut, PutTreeOptions, PutTreeReport};
 use crate::Host;
-use crate::store::tree::TreeChange;
 use source::Source;
 use transfer::{Round, Upload};
 
@@ -36,7 +35,7 @@ impl Client {
         directory: &Path,
         hosts: &[Host],
         options: &PutTreeOptions,
-        hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
+        hear: Arc<HearPut>,
     ) -> Result<PutTreeReport, TreeError> {
         let began = Instant::now();
         let upload = Upload::new(self, hosts, options, hear)?;

@@ -212,7 +212,7 @@ fn a_host_that_had_the_tree_before_it_changed_takes_part_again() {
     let options = PutTreeOptions::new(TreeOptions::new(Some("t".parse().expect("a name"))));
     let walk = || Source::walk(from.path().to_owned(), options.clone())().expect("walked");
     let hosts = [place.host.clone()];
-    let hear = std::sync::Arc::new(|_| {});
+    let hear = std::sync::Arc::new(|_, _: &[String]| {});
     let upload = Upload::new(&place.client, &hosts, &options, hear).expect("hosts");
     let put = |source: Source| {
         let source = std::sync::Arc::new(source);

@@ -1,6 +1,6 @@
 //! The steps of a tree that is put, each an object to all hosts that take part.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::error::TreeError;
 use super::super::gather::{Gather, collected};
 use super::super::progress::{LANES, Progress};
-use super::super::put_report::{PutTreeOptions, PutTreeReport};
+use super::super::put_report::{HearPut, PutTreeOptions, PutTreeReport};
 use super::hosts::{Receiver, State};
 use super::packs::{Batch, batches, overlap};
 use super::source::{Opened, Source, of_bytes};
@@ -27,7 +27,7 @@ pub(super) struct Upload<'a> {
     client: &'a Client,
     options: &'a PutTreeOptions,
     needed: usize,
-    hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
+    hear: Arc<HearPut>,
     state: Mutex<Progressed>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Upload<'a> {
         client: &'a Client,
         hosts: &[Host],
         options: &'a PutTreeOptions,
-        hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
+        hear: Arc<HearPut>,
     ) -> Result<Self, TreeError> {
         let name = ObjectName::new("tree").expect("a word is a name");
         let quorum = PutOptions::new(name).quorum(options.quorum);
@@ -231,20 +231,37 @@ impl<'a> Upload<'a> {
     }
 
     fn say_what_would_be_done(&self, source: &Source, batches: &[Batch]) -> Result<(), TreeError> {
-        let mut said = BTreeSet::new();
-        for pack in batches.iter().flat_map(|batch| &batch.packs) {
-            for file in wanted(Cursor::resume(&source.listing.bytes, &pack.place), &pack.files)? {
-                if batches.len() == 1 || said.insert(file.path.clone()) {
-                    (self.hear)(TreeChange::Fetched(file.path, file.size));
+        for batch in batches {
+            let hosts = self.names(&batch.hosts);
+            for pack in &batch.packs {
+                let files = wanted(Cursor::resume(&source.listing.bytes, &pack.place), &pack.files);
+                for file in files? {
+                    (self.hear)(TreeChange::Fetched(file.path, file.size), &hosts);
                 }
             }
         }
-        let mut removed = BTreeSet::new();
-        for index in self.live() {
-            removed.extend(self.to_remove(source, index));
-        }
-        removed.into_iter().for_each(|path| (self.hear)(TreeChange::Removed(path)));
+        let live = self.live();
+        let each: Vec<_> = live.iter().map(|at| (*at, self.to_remove(source, *at))).collect();
+        self.say_what_is_removed(&each);
         Ok(())
+    }
+
+    /// Tells, and counts, what each host is to remove.
+    fn say_what_is_removed(&self, each: &[(usize, Vec<String>)]) {
+        let mut all: BTreeMap<&String, Vec<usize>> = BTreeMap::new();
+        for (index, paths) in each {
+            self.lock().receivers[*index].removed = paths.len() as u64;
+            paths.iter().for_each(|path| all.entry(path).or_default().push(*index));
+        }
+        for (path, hosts) in all {
+            (self.hear)(TreeChange::Removed(path.clone()), &self.names(&hosts));
+        }
+    }
+
+    /// The hosts of these numbers, as the caller named them.
+    fn names(&self, hosts: &[usize]) -> Vec<String> {
+        let state = self.lock();
+        hosts.iter().map(|host| state.receivers[*host].host.to_string()).collect()
     }
 
     /// What a host is to remove: what the tree does not have, but for what is left out of it.
@@ -313,11 +330,7 @@ impl<'a> Upload<'a> {
         let live = self.live();
         let each: Vec<_> =
             live.iter().map(|index| (*index, self.to_remove(source, *index))).collect();
-        for (index, paths) in &each {
-            self.lock().receivers[*index].removed = paths.len() as u64;
-        }
-        let all: BTreeSet<&String> = each.iter().flat_map(|(_, paths)| paths).collect();
-        all.into_iter().for_each(|path| (self.hear)(TreeChange::Removed(path.clone())));
+        self.say_what_is_removed(&each);
         self.options.tree.updates.tell(Update::Verifying);
         let requested: BTreeMap<usize, Vec<String>> = each.iter().cloned().collect();
         self.send_paths(TreePart::Finish { listing: source.id() }, each).await?;
@@ -423,8 +436,9 @@ impl<'a> Upload<'a> {
         let moving = if of_hosts { moving.with_hosts() } else { moving };
         let sent = self.send(self.options.tree.name(part), opened, hosts, (moving, true)).await?;
         if sent > 0 {
+            let hosts = self.names(hosts);
             for file in wanted(Cursor::resume(&source.listing.bytes, &pack.place), &pack.files)? {
-                (self.hear)(TreeChange::Fetched(file.path, file.size));
+                (self.hear)(TreeChange::Fetched(file.path, file.size), &hosts);
                 let mut state = self.lock();
                 state.sent_files += 1;
                 state.sent_bytes += file.size;

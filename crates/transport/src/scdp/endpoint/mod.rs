@@ -8,7 +8,8 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use wellspring_core::{
-    DropReason, Duration, Ecn, Frame, HostId, SessionId, Time, TimerQueue, Verdict, Work, WorkDone,
+    DropReason, Duration, Ecn, Frame, HostId, Rate, SessionId, Time, TimerQueue, Verdict, Work,
+    WorkDone,
 };
 use wellspring_wire::scdp::{Close, CloseReason, ScdpHeader, Symbol};
 
@@ -93,6 +94,18 @@ impl Endpoint {
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Paces pulls for a link of that rate from now on.
+    pub fn set_link_rate(&mut self, now: Time, link: Rate) {
+        if link == self.config.link_rate {
+            return;
+        }
+        self.config.link_rate = link;
+        self.pulls.begin_anew(now, link);
+        if let Some(pace) = &mut self.pace {
+            *pace = Pace::new(link, self.config.granularity * 2);
+        }
     }
 
     /// Sessions open.
