@@ -9,14 +9,13 @@ use wellspring_wire::scdp::ScdpHeader;
 
 fn group(delay: Duration) -> Lab {
     let link = HostConfig { trims: false, delay, queue: 10_000, ..HostConfig::new() };
-    let lab = lab(1, 4, SHARED, link, |c| {
+    lab(1, 4, SHARED, link, |c| {
         *c = Config {
             peer_timeout: Duration::from_secs(10),
             release_after: Duration::from_secs(10),
             ..Config::shipped(c.host, c.link_rate)
         };
-    });
-    lab
+    })
 }
 
 fn detached(lab: &Lab) -> Vec<String> {
