@@ -1,4 +1,4 @@
-//! What the network or this host says of an address that cannot be reached.
+//! Reasons why an address is not reached, as the network or this host gives them.
 
 use std::fmt;
 
