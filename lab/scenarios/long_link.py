@@ -99,11 +99,11 @@ class Link(LongLink):
         """Mbit/s that each of so many hosts at b gets; from two on as a group."""
         ports = [4721 + index for index in range(hosts)]
         servers = list(self.serve_puts(program, ports))
-        group = ["--group", GROUP] if hosts > 1 else []
+        group = ["--group", GROUP, "--interface", A] if hosts > 1 else []
         begin, lines = time.time(), []
         try:
             out = self.run("a", program, "-q", "put", str(self.objects / "object"), ",".join(f"{B}:{port}" for port in ports), "--insecure",
-                           "--interface", A, "--json", "--cache", str(self.dir / "cache-a"), "--congestion", self.args.congestion,
+                           "--json", "--cache", str(self.dir / "cache-a"), "--congestion", self.args.congestion,
                            "--json-progress", *group, patience=self.args.patience, said=lambda line: lines.append((time.time(), line)))
             end = time.time()
         finally:

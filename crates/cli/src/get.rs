@@ -23,7 +23,7 @@ use crate::config::Line;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
-use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, Source, list};
+use crate::transfer::{CutArgs, FabricArg, NetworkArgs, ReportArgs, Source, list};
 use crate::tree_args::TreeArgs;
 use report::Fetched;
 
@@ -130,6 +130,16 @@ impl GetArgs {
         }
     }
 
+    /// Refuses a congestion controller where there is none.
+    fn check_needs(&self) -> Result<(), Failed> {
+        let needs = match self.protocol {
+            ProtocolArg::Scdp => ("fabric shared", self.network.fabric == FabricArg::Shared),
+            ProtocolArg::Lttp => return Ok(()),
+            ProtocolArg::Ndp => ("protocol scdp", false),
+        };
+        self.line.check_needs(&[("congestion", needs.0, needs.1)])
+    }
+
     /// Says which option is not for what is fetched. Settings beside the command line are for those that they go with.
     fn check_kind(&self, sources: &[Source]) -> Result<(), Failed> {
         if self.line.has("decoder") && self.protocol != ProtocolArg::Lttp {
@@ -173,6 +183,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
     }
     args.check_range(&sources)?;
     args.check_kind(&sources)?;
+    args.check_needs()?;
     let by_scdp = args.protocol == ProtocolArg::Scdp;
     let from = match &sources[..] {
         [Source::Object(from)] => from,

@@ -29,7 +29,7 @@ use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
 use crate::serve::digest_cache;
-use crate::transfer::{CutArgs, NetworkArgs, ReportArgs, list};
+use crate::transfer::{CutArgs, FabricArg, NetworkArgs, ReportArgs, list};
 use crate::tree_args::TreeArgs;
 use destination::Destination;
 
@@ -92,7 +92,7 @@ pub struct PutArgs {
     /// A host is served by unicast when it alone asks for more than so much beyond the object, in percent.
     #[arg(long, value_name = "PERCENT", default_value_t = StragglerPolicy::DETACH.may_ask, help_heading = "Group")]
     straggler_loss: u32,
-    /// A host that has not answered the group for so long is served by unicast, in milliseconds.
+    /// A host that has not answered the group for so long, and for three round trips, is served by unicast, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=60_000), help_heading = "Group")]
     deaf_after: u64,
     /// Replace objects of that name, where hosts run with --allow-overwrite.
@@ -133,6 +133,24 @@ enum Stragglers {
 }
 
 impl PutArgs {
+    /// Refuses options that say nothing without another one.
+    fn check_needs(&self) -> Result<(), Failed> {
+        let of_stragglers =
+            ["straggler_patience", "straggler_rate", "straggler_loss", "deaf_after"];
+        let in_group = ["interface", "ttl", "stragglers"].iter().chain(&of_stragglers);
+        let group = self.group.is_some();
+        let in_group: Vec<_> = in_group.map(|option| (*option, "group", group)).collect();
+        self.line.check_needs(&in_group)?;
+        let detach = self.stragglers == Stragglers::Detach;
+        self.line
+            .check_needs(&of_stragglers.map(|option| (option, "stragglers detach", detach)))?;
+        let shared = self.network.fabric == FabricArg::Shared;
+        self.line.check_needs(&[
+            ("finish_rest", "quorum", self.quorum.is_some()),
+            ("congestion", "fabric shared", shared),
+        ])
+    }
+
     fn straggler_policy(&self) -> StragglerPolicy {
         StragglerPolicy {
             detach: self.stragglers == Stragglers::Detach,
@@ -156,7 +174,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
     if let (false, Some(flag)) = (is_tree, flag) {
         return Err(Failed::usage(format!("{flag} goes with a directory: `put DIR HOST/NAME/`")));
     }
-    line.check_needs(&[("finish_rest", "quorum", args.quorum.is_some())])?;
+    args.check_needs()?;
     if args.group.is_some() {
         args.network.check_one_path("a group")?;
     }

@@ -97,7 +97,7 @@ impl Order {
         loop {
             match self.try_to_win(address, share, epoch, &resume).await {
                 Ok(instance) => return Ok(instance),
-                Err(AskError::NoAnswer(_) | AskError::PortClosed) => {}
+                Err(AskError::NoAnswer(_) | AskError::PortClosed | AskError::Unreachable(_)) => {}
                 Err(AskError::Refused { code: RefusalCode::Busy, .. }) => {}
                 Err(error) => return Err(error.to_string()),
             }

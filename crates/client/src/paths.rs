@@ -172,7 +172,7 @@ fn pause_after(
     unknown: &mut u32,
 ) -> Option<Duration> {
     match answer {
-        Err(AskError::NoAnswer(_) | AskError::PortClosed) => Some(long),
+        Err(AskError::NoAnswer(_) | AskError::PortClosed | AskError::Unreachable(_)) => Some(long),
         Err(AskError::Refused { code: RefusalCode::Busy, .. }) => Some(PAUSE),
         // A session that is not open yet, or a token that was on its way for too long.
         Err(AskError::Refused {

@@ -333,7 +333,7 @@ async fn collect(
                 replicas[index].standing = Standing::Unused(reason);
             }
             // May come late.
-            Err(AskError::NoAnswer(_)) if !held.is_empty() => {}
+            Err(AskError::NoAnswer(_) | AskError::Unreachable(_)) if !held.is_empty() => {}
             // May listen again.
             Err(AskError::PortClosed) => replicas[index].standing = Standing::Closed,
             Err(error) => {

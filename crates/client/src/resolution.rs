@@ -85,7 +85,11 @@ async fn says(requester: &Requester, address: SocketAddr) -> bool {
     let answer = requester.ask(address, &request, Cookie::NONE, patience, &|_, _| {}).await;
     !matches!(
         answer,
-        Err(AskError::NoAnswer(_) | AskError::PortClosed | AskError::Keys(_) | AskError::Clear)
+        Err(AskError::NoAnswer(_)
+            | AskError::PortClosed
+            | AskError::Unreachable(_)
+            | AskError::Keys(_)
+            | AskError::Clear)
     )
 }
 

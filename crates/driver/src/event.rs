@@ -6,6 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use crate::socket::Unreached;
 use wellspring_transport::FailReason;
 use wellspring_transport::scdp::{self, ReceiveStats, SendStats, StragglerAction, StragglerCause};
 use wellspring_trust::{ChannelId, Identity, PublicKey};
@@ -31,12 +32,14 @@ pub struct ControlMessage {
     pub port: u8,
     /// The traffic class that it came with: DSCP and ECN.
     pub class: u8,
-    /// The datagram; empty if there was none, but ICMP says that nobody listens at `from`, or keys are in the way.
+    /// The datagram; empty if there was none, but `from` is not reached, or keys are in the way.
     pub bytes: Vec<u8>,
     /// Who has sent it, of drivers that have keys.
     pub peer: Option<PeerChannel>,
     /// Why keys are in the way of what was to be sent to `from`.
     pub trouble: Option<KeyTrouble>,
+    /// Why what was sent to `from` does not get there, as the network or this host says.
+    pub unreached: Option<Unreached>,
 }
 
 /// Who a channel leads to.

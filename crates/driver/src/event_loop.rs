@@ -22,7 +22,7 @@ use crate::payload::key::BlockKey;
 use crate::payload::worker::Done;
 use crate::runner::{Host, Run};
 use crate::shared::Shared;
-use crate::socket::{HostSocket, ReceiveBatch, Received};
+use crate::socket::{HostSocket, ReceiveBatch, Received, Unreached};
 use crate::statistics::{ReceivePath, Statistics};
 use crate::wait::Waiter;
 use crate::{DriverConfig, Faults};
@@ -180,6 +180,8 @@ impl EventLoop {
         if let Some(local) = self.host.network.take_refused_source() {
             self.host.peers.forget_local(local);
         }
+        let unreached = self.host.network.take_unreached();
+        self.report(unreached);
         more
     }
 
@@ -224,7 +226,9 @@ impl EventLoop {
         if !more {
             drained(&mut self.inlets, &mut self.host.network);
         }
-        self.report_closed_ports();
+        let sockets = self.host.network.ports.sockets().iter();
+        let unreached = sockets.flat_map(HostSocket::take_unreached).collect();
+        self.report(unreached);
         match outcome {
             Ok(_) => {
                 self.host.counters.calls += 1;
@@ -238,12 +242,11 @@ impl EventLoop {
         more
     }
 
-    /// Tells whoever has sent control messages that nobody listens where they went.
-    fn report_closed_ports(&mut self) {
-        let sockets = self.host.network.ports.sockets().iter();
-        let closed: Vec<SocketAddr> = sockets.flat_map(HostSocket::take_closed_ports).collect();
-        for from in closed {
-            (self.mailbox.control)(nothing_came(from));
+    /// Tells whoever has sent control messages that they do not get where they went.
+    fn report(&mut self, unreached: Vec<(SocketAddr, Unreached)>) {
+        for (from, unreached) in unreached {
+            let unreached = Some(unreached);
+            (self.mailbox.control)(ControlMessage { unreached, ..nothing_came(from) });
         }
     }
 
@@ -414,6 +417,7 @@ impl EventLoop {
             bytes: datagram.to_vec(),
             peer: via.and_then(|via| guard?.peer(origin.from, via)),
             trouble: None,
+            unreached: None,
         };
         if (self.mailbox.control)(message) {
             self.host.counters.control += 1;
@@ -517,6 +521,6 @@ impl EventLoop {
 
 /// No datagram, but something to tell of an address.
 fn nothing_came(from: SocketAddr) -> ControlMessage {
-    let (local, peer, trouble) = (None, None, None);
-    ControlMessage { from, local, port: 0, class: 0, bytes: Vec::new(), peer, trouble }
+    let (local, peer, trouble, unreached) = (None, None, None, None);
+    ControlMessage { from, local, port: 0, class: 0, bytes: Vec::new(), peer, trouble, unreached }
 }

@@ -167,6 +167,9 @@ pub(crate) trait Protocol: Sized + Send + 'static {
     ) {
     }
 
+    /// A symbol that waited for its block has gone out.
+    fn left_late(_endpoint: &mut Self::Endpoint, _now: Time, _symbol: &Frame<Header<Self>>) {}
+
     /// Source symbols of a block that have not come, ascending, into `missing`.
     fn missing(
         _endpoint: &Self::Endpoint,

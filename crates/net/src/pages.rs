@@ -151,7 +151,14 @@ where
             },
         };
         match answered {
-            Some(Ok((share, Err(error @ (AskError::NoAnswer(_) | AskError::PortClosed))))) => {
+            Some(Ok((
+                share,
+                Err(
+                    error @ (AskError::NoAnswer(_)
+                    | AskError::PortClosed
+                    | AskError::Unreachable(_)),
+                ),
+            ))) => {
                 failed = Some((share, Err(error)));
             }
             Some(Ok(answer)) => return Some(answer),

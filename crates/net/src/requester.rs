@@ -266,6 +266,7 @@ impl Requester {
             attempts,
             closed,
             reported,
+            no_way: None,
             sender,
         };
         lock(&self.table.waiting).insert(nonce, waiter);
@@ -310,7 +311,12 @@ impl Requester {
                     self.table.on_silence(to);
                     return Err(AskError::NoAnswer(patience));
                 }
-                Err(_) => pause = (pause * 2).min(LONGEST_PAUSE),
+                Err(_) => {
+                    if let Some(error) = self.table.no_way(nonce) {
+                        return Err(error);
+                    }
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
             }
         }
     }

@@ -60,8 +60,9 @@ async fn requests_beyond_those_at_work_are_counted_and_an_address_has_a_share() 
     emit_request(1, Cookie::NONE, &Request::Info { name, geometry }, &mut bytes);
     let dropped_of = |host| {
         let (from, bytes) = (client(host, 9), bytes.clone());
-        let (local, port, class, peer, trouble) = (None, 0, 0, None, None);
-        handler.take_in(ControlMessage { from, local, port, class, bytes, peer, trouble });
+        let (local, port, class, peer, trouble, unreached) = (None, 0, 0, None, None, None);
+        let message = ControlMessage { from, local, port, class, bytes, peer, trouble, unreached };
+        handler.take_in(message);
         let dropped = handler.counters().dropped_requests;
         (dropped.of_all, dropped.of_address)
     };

@@ -348,6 +348,7 @@ impl<'a> Model<'a> {
             bytes,
             peer: self.peer(from),
             trouble: None,
+            unreached: None,
         };
         self.handler.answer(&message);
         let replies = self.unattended.replies();

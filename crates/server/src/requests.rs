@@ -16,6 +16,7 @@ use super::handler::{Handler, lock};
 use super::sends::Kind;
 use super::tree_requests::not_on_the_disk;
 use crate::driver::{ControlMessage, OutgoingControl, PeerChannel};
+use crate::socket::Unreached;
 use crate::store::Digest;
 use crate::store::tree::is_in_doubt;
 use crate::store::tree::listing::{TreeName, TreePart};
@@ -37,7 +38,7 @@ impl Handler {
     /// Takes in a control message: on a thread that may wait for the disk, unless too many wait
     /// already, of all or of its address, when it is dropped and will be repeated.
     pub(super) fn take_in(self: &Arc<Self>, message: ControlMessage) {
-        if message.bytes.is_empty() && message.trouble.is_none() {
+        if message.unreached == Some(Unreached::PortClosed) {
             return lock(&self.puts).on_closed_port(canonical(message.from));
         }
         match parse(&message.bytes) {

@@ -103,8 +103,9 @@ pub fn of_datagrams(lens: &DatagramLens, sealing_overhead: u16, passed: Option<b
         ))
     } else if lens.vanish() {
         Check::warning(name, format!("{limits}; longer ones vanish without a word")).advice(format!(
-            "A router or firewall on the path drops ICMP. Transfers by SCDP find that out after a second and go on with \
-             shorter symbols; --symbol-size {largest_symbol} begins with them."
+            "A router or firewall on the path drops ICMP. A transfer by SCDP that gets nothing through finds that out after \
+             a second and goes on with shorter symbols; beside hosts with wider paths, and with --range, it does not: give \
+             --symbol-size {largest_symbol}."
         ))
     } else {
         Check::warning(name, limits).advice(format!(

@@ -339,3 +339,23 @@ fn a_group_that_is_heard_is_told_from_one_that_is_not_and_nothing_is_left() {
     crate::support::wait_until_empty(&near);
     crate::support::wait_until_empty(&far);
 }
+
+#[test]
+fn a_host_that_cannot_be_reached_is_named_as_the_network_says() {
+    let Some(routed) = Routed::new() else { return };
+    // The router says so of the first, as often as its limit of messages allows, and the client's own system of the others.
+    routed.ip("r", "route add unreachable 10.87.3.1");
+    routed.ip("c", "route add unreachable 10.87.3.2");
+    routed.ip("c", "route add prohibit 10.87.3.3");
+    let out = routed.place.path("out");
+    for (host, words) in
+        [("10.87.3.1", "no route to it"), ("10.87.3.2", "no route to it"), ("10.87.3.3", "forbids")]
+    {
+        // Whoever waits for an answer says so in the end.
+        let get = ["get", &format!("{host}/x"), "-o", text(&out), "--timeout", "60"];
+        let output = routed.client().args(get).output().expect("runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(4), "{host}: {said}");
+        assert!(said.contains(host) && said.contains(words), "{host}: {said}");
+    }
+}

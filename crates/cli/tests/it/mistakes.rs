@@ -69,6 +69,33 @@ fn options_that_need_others() {
 }
 
 #[test]
+fn options_of_a_group_and_of_a_congestion_controller_where_there_is_none() {
+    let group = ["--group", "239.255.47.11"];
+    let wait = [&group[..], &["--stragglers", "wait"]].concat();
+    let of_stragglers =
+        ["--straggler-patience", "--straggler-rate", "--straggler-loss", "--deaf-after"];
+    for flag in of_stragglers {
+        let put = ["put", "x", "127.0.0.1", flag, "9"];
+        assert_told(&put, 2, &[&format!("{flag} needs --group")]);
+        let put = [&put[..], &wait].concat();
+        assert_told(&put, 2, &[&format!("{flag} needs --stragglers detach")]);
+    }
+    for [flag, value] in [["--ttl", "2"], ["--interface", "lo"], ["--stragglers", "wait"]] {
+        let put = ["put", "x", "127.0.0.1", flag, value];
+        assert_told(&put, 2, &[&format!("{flag} needs --group")]);
+    }
+    let get = ["get", "127.0.0.1/x", "-o", "none", "--congestion", "bbr"];
+    for fabric in ["trimming", "dedicated"] {
+        let get = [&get[..], &["--fabric", fabric]].concat();
+        assert_told(&get, 2, &["--congestion needs --fabric shared"]);
+        let put = ["put", "x", "127.0.0.1", "--congestion", "bbr", "--fabric", fabric];
+        assert_told(&put, 2, &["--congestion needs --fabric shared"]);
+    }
+    let ndp = [&get[..], &["--protocol", "ndp"]].concat();
+    assert_told(&ndp, 2, &["--congestion needs --protocol scdp"]);
+}
+
+#[test]
 fn options_of_an_appliance_that_need_others() {
     let up =
         ["maelstrom", "up", "--lan", "a", "--wan", "b", "--peer", "192.0.2.2", "--key", "none"];

@@ -327,6 +327,7 @@ fn settings_for_other_calls_fail_none() {
     put("b", "", &[("WELLSPRING_PUT_FINISH_REST", "false")], &[]);
     put("c", "", &[("WELLSPRING_PUT_FINISH_REST", "true")], &[]);
     put("d", "[put]\nquorum = 1", &[], &["--finish-rest"]);
+    put("e", "[put]\nttl = 2\ndeaf-after = 900\nstragglers = \"wait\"", &[], &[]);
     let directory = place.dir("tree");
     let (from, to) = (text(&directory), format!("{here}/tree/"));
     let (status, said) = with_settings(&place, "[put]\nno-resume = true", &[], &["put", from, &to]);

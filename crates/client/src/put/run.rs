@@ -54,6 +54,8 @@ pub(super) struct Run {
     pub(super) keys: Option<GroupKeys>,
     /// When the paths are examined if nothing has arrived by then; absent if they are not, or were.
     examine: Option<(Instant, Requester, u16)>,
+    /// By whom they are, or were, and the length of datagrams that were to pass.
+    examined_by: Option<(Requester, u16)>,
     /// Whether one of them is narrow, once that is known.
     examined: JoinSet<bool>,
 }
@@ -121,6 +123,7 @@ impl Run {
             updates: Updates::default(),
             keys: None,
             examine: None,
+            examined_by: None,
             examined: JoinSet::new(),
         }
     }
@@ -133,23 +136,20 @@ impl Run {
 
     /// Whether no host has any block that it was sent.
     fn nothing_arrived(&self) -> bool {
-        let nothing = |r: &Receiver| {
-            let held: u32 = r.offered.held.iter().map(|run| run.end - run.start).sum();
-            r.state == ReceiverState::Unfinished && r.blocks.0 <= held || !r.offered.accepted
-        };
-        self.account.receivers.iter().all(nothing)
+        self.account.receivers.iter().all(|r| has_nothing(r) || !r.offered.accepted)
     }
 
     fn examine_paths(&mut self) {
         if self.examine.as_ref().is_none_or(|(at, ..)| Instant::now() < *at) {
             return;
         }
-        if let Some((_, requester, len)) = self.examine.take()
-            && self.nothing_arrived()
-        {
-            let accepted = self.account.receivers.iter().filter(|r| r.offered.accepted);
-            let hosts = accepted.filter_map(|r| r.offered.address).collect();
-            self.examined.spawn(examine(requester, hosts, len));
+        let Some((_, requester, len)) = self.examine.take() else { return };
+        let without =
+            self.account.receivers.iter().filter(|r| r.offered.accepted && has_nothing(r));
+        let hosts: Vec<_> = without.filter_map(|r| r.offered.address).collect();
+        if !hosts.is_empty() {
+            self.examined.spawn(examine(requester.clone(), hosts, len));
+            self.examined_by = Some((requester, len));
         }
     }
 
@@ -351,6 +351,7 @@ impl Run {
 
     fn fail(&mut self, index: usize, reason: String) {
         self.exclude(index);
+        let reason = self.with_its_path(index, reason);
         let receiver = &mut self.account.receivers[index];
         if receiver.state == ReceiverState::Unfinished {
             self.watchers.stop(index);
@@ -358,6 +359,18 @@ impl Run {
             let host = receiver.offered.host.clone();
             self.updates.tell(Update::Lost { host, reason });
         }
+    }
+
+    /// Why a host has failed, with what is known of its path: where others got their blocks, symbols stay as long as they are.
+    fn with_its_path(&self, index: usize, reason: String) -> String {
+        let receiver = &self.account.receivers[index];
+        let address = receiver.offered.address.filter(|_| has_nothing(receiver));
+        let (Some(address), Some((requester, len))) = (address, &self.examined_by) else {
+            return reason;
+        };
+        let Some(payload) = requester.narrow_paths().of(address) else { return reason };
+        let size = payload.saturating_sub(len - self.account.object.symbol_size.min(*len));
+        format!("{reason}; its path drops longer datagrams: --symbol-size {size} fits")
     }
 
     fn on_seen(&mut self, index: usize, seen: Seen) {
@@ -394,4 +407,10 @@ impl Run {
             }
         }
     }
+}
+
+/// Whether a host has no block that it was sent.
+fn has_nothing(receiver: &Receiver) -> bool {
+    let held: u32 = receiver.offered.held.iter().map(|run| run.end - run.start).sum();
+    receiver.state == ReceiverState::Unfinished && receiver.blocks.0 <= held
 }

@@ -25,7 +25,7 @@ use crate::network::outbox::{Marks, Outbox, Target};
 use crate::network::pace::Pace;
 use crate::network::peers::Peer;
 use crate::network::ports::Ports;
-use crate::socket::HostSocket;
+use crate::socket::{HostSocket, Unreached};
 use crate::statistics::Sent;
 
 /// UDP and IPv4 headers, as a rate counts them \[bytes\].
@@ -292,6 +292,11 @@ impl Network {
     /// A source address that the system has refused since this was last asked.
     pub(crate) fn take_refused_source(&mut self) -> Option<IpAddr> {
         self.outbox.take_refused_source()
+    }
+
+    /// Takes the addresses to which this host sends nothing.
+    pub(crate) fn take_unreached(&mut self) -> Vec<(SocketAddr, Unreached)> {
+        self.outbox.take_unreached()
     }
 
     /// Where an answer to a datagram goes, and from where.

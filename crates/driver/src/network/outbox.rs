@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use wellspring_trust::Via;
 
-use crate::socket::{HostSocket, MAX_BATCH_LEN, MAX_DATAGRAM_LEN, MAX_SEGMENTS, Outgoing};
+use crate::socket::{
+    HostSocket, MAX_BATCH_LEN, MAX_DATAGRAM_LEN, MAX_SEGMENTS, Outgoing, Unreached,
+};
 use crate::statistics::Sent;
 
 /// Bytes of datagrams gathered before a send.
@@ -14,6 +16,9 @@ const ARENA_LEN: usize = 512 << 10;
 const MAX_BATCHES: usize = 16;
 /// Destinations of one copied batch sent by one call.
 const CALL_BATCHES: usize = 16;
+
+/// Addresses kept to which the system sends nothing.
+const MAX_UNREACHED: usize = 64;
 
 /// One destination.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +65,8 @@ pub(crate) struct Outbox {
     done_targets: usize,
     /// A source address that the system refused: it is no longer this host's.
     refused_source: Option<IpAddr>,
+    /// Addresses to which the system sends nothing.
+    unreached: Vec<(SocketAddr, Unreached)>,
 }
 
 impl Outbox {
@@ -72,12 +79,18 @@ impl Outbox {
             done_batches: 0,
             done_targets: 0,
             refused_source: None,
+            unreached: Vec::new(),
         }
     }
 
     /// A source address that the system has refused since this was last asked.
     pub(crate) fn take_refused_source(&mut self) -> Option<IpAddr> {
         self.refused_source.take()
+    }
+
+    /// Takes the addresses to which the system would send nothing.
+    pub(crate) fn take_unreached(&mut self) -> Vec<(SocketAddr, Unreached)> {
+        std::mem::take(&mut self.unreached)
     }
 
     /// Room for one datagram of any length; `None` if [`flush`](Self::flush) must come first.
@@ -144,8 +157,13 @@ impl Outbox {
                     let refused = first.local.filter(|_| refused_source(&error));
                     // The system then chooses another, if it has one that leads there.
                     let anyhow = Outgoing { local: None, ..first };
-                    if refused.is_none() || socket.send(&[anyhow]).is_err() {
+                    let again = refused.map(|_| socket.send(&[anyhow]));
+                    if let Err(error) = again.unwrap_or(Err(error)) {
                         sent.errors += 1;
+                        let unreached = error.raw_os_error().and_then(Unreached::of);
+                        let room = self.unreached.len() < MAX_UNREACHED;
+                        self.unreached
+                            .extend(unreached.filter(|_| room).map(|why| (first.to, why)));
                     }
                     self.refused_source = refused.or(self.refused_source);
                     self.advance(1);

@@ -396,6 +396,12 @@ impl Protocol for Scdp {
         endpoint.pause(now, symbol.session, is_paused);
     }
 
+    fn left_late(endpoint: &mut scdp::Endpoint, now: Time, symbol: &Frame<ScdpHeader>) {
+        if let ScdpHeader::Symbol(header) = &symbol.header {
+            endpoint.left_late(now, symbol.session, header);
+        }
+    }
+
     fn missing(endpoint: &scdp::Endpoint, session: SessionId, sbn: u32, missing: &mut Vec<u32>) {
         endpoint.missing_symbols(session, sbn, missing);
     }

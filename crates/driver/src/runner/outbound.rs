@@ -115,7 +115,12 @@ impl<P: Protocol> Runner<P> {
             _ if P::header_len(&frame.header) > 0 && symbol.is_none() => return,
             Some(_) if !has_targets => return,
             Some(symbol) => match self.fill_symbol(host, outgoing, symbol) {
-                (Fill::Written, len) => len,
+                (Fill::Written, len) => {
+                    if outgoing.waited {
+                        P::left_late(&mut self.endpoint, now, frame);
+                    }
+                    len
+                }
                 _ => return self.hold_back(host, now, outgoing),
             },
             None => {

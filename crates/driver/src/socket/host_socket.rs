@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::meta::ReceiveMeta;
 use super::receive::ReceiveBatch;
+use super::unreached::Unreached;
 use super::{Interface, Outgoing, SocketConfig, UdpSocket};
 use crate::simulation::{VirtualSocket, machine};
 
@@ -67,10 +68,13 @@ impl HostSocket {
         }
     }
 
-    pub(crate) fn take_closed_ports(&self) -> Vec<SocketAddr> {
+    pub(crate) fn take_unreached(&self) -> Vec<(SocketAddr, Unreached)> {
         match self {
-            System(socket) => socket.take_closed_ports(),
-            Virtual(socket) => socket.take_closed_ports(),
+            System(socket) => socket.take_unreached(),
+            Virtual(socket) => {
+                let closed = socket.take_closed_ports().into_iter();
+                closed.map(|address| (address, Unreached::PortClosed)).collect()
+            }
         }
     }
 

@@ -21,6 +21,7 @@ mod trims;
 #[path = "no_trims.rs"]
 mod trims;
 mod udp;
+mod unreached;
 
 #[cfg(feature = "simulation")]
 pub(crate) use host_socket::HostSocket;
@@ -31,6 +32,7 @@ pub use trims::{TrimTap, Trimmed};
 #[cfg(not(feature = "simulation"))]
 pub(crate) use udp::UdpSocket as HostSocket;
 pub use udp::{Outgoing, SocketConfig, UdpSocket};
+pub use unreached::Unreached;
 
 /// Has the C library give each block of objects a mapping of its own (1 MiB and more). glibc's own way is to
 /// keep ever larger ones in its heaps, where blocks and encoders of unlike length leave gaps: a server takes

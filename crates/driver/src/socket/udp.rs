@@ -12,6 +12,7 @@ use super::means::Means;
 use super::meta::{Options, SEND_BATCH, SendMeta};
 use super::receive::ReceiveBatch;
 use super::segmentation::{Segmentation, is_refusal};
+use super::unreached::Unreached;
 use super::{Interface, MAX_BATCH_LEN, MAX_SEGMENTS};
 use crate::setters;
 
@@ -104,8 +105,8 @@ pub struct UdpSocket {
     segmentation: Segmentation,
     coalescing: bool,
     icmp_errors: AtomicU64,
-    /// Addresses whose ports are closed, as ICMP says, not asked for yet.
-    closed_ports: Mutex<Vec<SocketAddr>>,
+    /// Addresses that cannot be reached, as ICMP says, not asked for yet.
+    unreached: Mutex<Vec<(SocketAddr, Unreached)>>,
     segmentation_failures: AtomicU64,
 }
 
@@ -189,7 +190,7 @@ impl UdpSocket {
             segmentation: Segmentation::new(segmentation),
             coalescing,
             icmp_errors: AtomicU64::new(0),
-            closed_ports: Mutex::default(),
+            unreached: Mutex::default(),
             segmentation_failures: AtomicU64::new(0),
         })
     }
@@ -212,9 +213,9 @@ impl UdpSocket {
     pub fn icmp_errors(&self) -> u64 {
         self.icmp_errors.load(Relaxed)
     }
-    /// Takes the addresses to which something was sent and whose ports are closed, as ICMP says.
-    pub fn take_closed_ports(&self) -> Vec<SocketAddr> {
-        std::mem::take(&mut *self.closed_ports.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Takes the addresses to which something was sent and that cannot be reached, as ICMP says.
+    pub fn take_unreached(&self) -> Vec<(SocketAddr, Unreached)> {
+        std::mem::take(&mut *self.unreached.lock().unwrap_or_else(PoisonError::into_inner))
     }
     /// Batches that the system refused to segment and that went out datagram by datagram.
     pub fn segmentation_failures(&self) -> u64 {
@@ -366,6 +367,11 @@ impl UdpSocket {
             match call() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(error),
+                // A rule of this host's own forbids the datagram, and may send a report of each attempt.
+                Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                    self.take_reports();
+                    return Err(error);
+                }
                 // Of an earlier datagram; the call itself has not been tried.
                 Err(error) if self.take_reports() || reports_earlier_datagram(&error) => {}
                 outcome => return outcome,
@@ -384,10 +390,10 @@ impl UdpSocket {
             }
             any = true;
             self.icmp_errors.fetch_add(1, Relaxed);
-            if let Some(to) = to.filter(|_| errno == libc::ECONNREFUSED) {
-                let mut ports = self.closed_ports.lock().unwrap_or_else(PoisonError::into_inner);
-                if ports.len() < MAX_REPORTS {
-                    ports.push(to);
+            if let (Some(to), Some(unreached)) = (to, Unreached::of(errno)) {
+                let mut found = self.unreached.lock().unwrap_or_else(PoisonError::into_inner);
+                if found.len() < MAX_REPORTS {
+                    found.push((to, unreached));
                 }
             }
         }

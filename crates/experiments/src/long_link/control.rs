@@ -160,6 +160,4 @@ impl CongestionController for Reno {
         self.halve();
         self.window = 1.0;
     }
-
-    fn on_idle(&mut self, _now: Time) {}
 }

@@ -9,6 +9,7 @@ use wellspring_wire::control::{Abilities, Cookie, PutState, RefusalCode};
 
 use crate::driver::KeyTrouble;
 use crate::host_error::{HostTrouble, NO_ANSWER};
+use crate::socket::Unreached;
 use crate::store::Digest;
 
 /// A final answer.
@@ -70,6 +71,8 @@ pub enum AskError {
     NoAnswer(Duration),
     /// The host is there, and nobody listens at that port.
     PortClosed,
+    /// What is sent does not get there, as the network or this host says.
+    Unreachable(Unreached),
     /// The server says no.
     Refused {
         /// Why.
@@ -91,7 +94,7 @@ impl AskError {
     /// What kind of trouble with the host it is.
     pub fn trouble(&self) -> HostTrouble {
         match self {
-            AskError::NoAnswer(_) => HostTrouble::Silent,
+            AskError::NoAnswer(_) | AskError::Unreachable(_) => HostTrouble::Silent,
             AskError::PortClosed => HostTrouble::PortClosed,
             AskError::Refused { code: RefusalCode::NotFound | RefusalCode::BadName, .. } => {
                 HostTrouble::NotFound
@@ -117,7 +120,8 @@ impl fmt::Display for AskError {
             AskError::NoAnswer(after) => {
                 write!(f, "{NO_ANSWER} within {:.1} s", after.as_secs_f64())
             }
-            AskError::PortClosed => f.write_str("nobody listens at that port (connection refused)"),
+            AskError::PortClosed => Unreached::PortClosed.fmt(f),
+            AskError::Unreachable(unreached) => unreached.fmt(f),
             AskError::Refused { code, text } if text.is_empty() => write!(f, "refused: {code}"),
             AskError::Refused { text, .. } => write!(f, "refused: {text}"),
             AskError::Keys(trouble) => trouble.fmt(f),

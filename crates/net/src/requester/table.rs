@@ -12,6 +12,7 @@ use crate::addresses::{FurtherAddresses, Routes};
 use crate::canonical;
 use crate::driver::{ControlMessage, KeyTrouble};
 use crate::narrow_paths::NarrowPaths;
+use crate::socket::Unreached;
 use crate::store::Digest;
 
 /// Addresses with closed ports remembered, and silent ones.
@@ -22,6 +23,8 @@ const MAX_ANSWERED: usize = 4_096;
 /// address that has answered before. Whoever forges the reports defeats a server that takes longer to answer.
 const REPORTS: u32 = 3;
 const REPORTS_OF_KNOWN: u32 = 5;
+/// Reports that there is no way to an address, after which no more than `REPORTS` attempts are made.
+const REPORTS_OF_NO_WAY: u32 = 2;
 
 /// What has come back.
 pub(super) struct Heard {
@@ -70,6 +73,8 @@ pub(super) struct Waiter {
     /// How often the port was reported closed after it was sent, and the last attempt that was so reported.
     pub(super) closed: u32,
     pub(super) reported: u32,
+    /// How often the network has reported that there is no way, and why.
+    pub(super) no_way: Option<(u32, Unreached)>,
     pub(super) sender: oneshot::Sender<Heard>,
 }
 
@@ -80,8 +85,10 @@ impl Table {
         if let Some(trouble) = message.trouble {
             return self.on_trouble(canonical(message.from), trouble);
         }
-        if message.bytes.is_empty() {
-            return self.on_closed_port(canonical(message.from));
+        match message.unreached {
+            None => {}
+            Some(Unreached::PortClosed) => return self.on_closed_port(canonical(message.from)),
+            Some(why) => return self.on_no_way(canonical(message.from), why),
         }
         let Ok(Parsed::Reply { nonce, reply }) = parse(&message.bytes) else { return };
         let from = canonical(message.from);
@@ -167,6 +174,25 @@ impl Table {
         for waiter in believed.iter().filter_map(|nonce| waiting.remove(nonce)) {
             let _ = waiter.sender.send(Heard::no(AskError::PortClosed));
         }
+    }
+
+    /// The network reports that there is no way to an address. Routers report few of the attempts, and a host that is off
+    /// is reported after seconds, for all of them at once.
+    fn on_no_way(&self, address: SocketAddr, why: Unreached) {
+        for waiter in lock(&self.waiting).values_mut().filter(|waiter| waiter.asked == address) {
+            let reports = waiter.no_way.map_or(0, |(reports, _)| reports);
+            waiter.no_way = Some((reports + 1, why));
+        }
+    }
+
+    /// Why a request is given up that several attempts have brought no answer, but reports that there is no way. To an
+    /// address that has answered before, the way may be cut for a while, and is waited for.
+    pub(super) fn no_way(&self, nonce: u64) -> Option<AskError> {
+        let waiting = lock(&self.waiting);
+        let waiter = waiting.get(&nonce).filter(|waiter| waiter.attempts >= REPORTS)?;
+        let (_, why) = waiter.no_way.filter(|(reports, _)| *reports >= REPORTS_OF_NO_WAY)?;
+        let known = lock(&self.answered).contains(&waiter.asked);
+        (!known).then_some(AskError::Unreachable(why))
     }
 
     /// The first address of a host that is reached by this one, too; this one, if none is.

@@ -167,6 +167,4 @@ impl CongestionController for Bbr {
         // The model stays, as the draft has it: only what is in flight is conservative (§4.2.3.4), and
         // that is the owner's part, who probes a silent sender with one packet at a time.
     }
-
-    fn on_idle(&mut self, _now: Time) {}
 }

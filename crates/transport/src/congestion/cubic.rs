@@ -23,8 +23,11 @@ pub struct Cubic {
     reno_window: f64,
     /// Window before the reduction (cwnd_prior).
     prior_window: f64,
-    /// When the present growth began; `None` until the first packet after a reduction.
+    /// When the present growth began; `None` until the first packet after a reduction. Time in which the window was not
+    /// in full use is left out: it begins so much later.
     epoch_start: Option<Time>,
+    /// When a packet of a window in full use last came through.
+    grown_at: Option<Time>,
     /// Time to grow back to `w_max` \[s\] (K in the RFC).
     regrowth_secs: f64,
     /// Smoothed round trip \[s\], for the pace.
@@ -37,6 +40,8 @@ pub struct Cubic {
 
 /// The pace in slow start and after it, as a part of a window a round trip (as in Linux).
 const PACING_GAINS: (f64, f64) = (2.0, 1.2);
+/// Round trips without a packet of a window in full use that count as growth still.
+const LONGEST_GAP: f64 = 2.0;
 /// Windows below are not paced.
 const MIN_PACED: f64 = 16.0;
 
@@ -52,6 +57,7 @@ impl Cubic {
             reno_window: 0.0,
             prior_window: 0.0,
             epoch_start: None,
+            grown_at: None,
             regrowth_secs: 0.0,
             round_trip_secs: 0.0,
             slow_start: HyStart::new(),
@@ -114,6 +120,7 @@ impl Cubic {
 
     /// A packet of a window in full use came through (§4.2-4.4).
     pub fn grow_on_delivered(&mut self, now: Time, rtt: Duration) {
+        self.leave_out_pause(now);
         if self.in_slow_start() {
             self.grow(1.0);
             return;
@@ -152,10 +159,25 @@ impl Cubic {
         self.epoch_start = None;
     }
 
-    /// Silence for a whole timeout: back to slow start (§4.8).
+    /// Silence for a whole timeout: back to slow start (§4.8). The threshold is that of one reduction, however long the
+    /// silence lasts (RFC 5681 §3.1), and it may have been answered before.
     pub fn restart(&mut self) {
-        self.reduce();
+        if self.window > self.slow_start_threshold || self.slow_start_threshold.is_infinite() {
+            self.reduce();
+        }
         self.window = MIN_WINDOW;
+        self.epoch_start = None;
+    }
+
+    /// Nothing is learnt of the path while the window is not in full use, or nothing is sent at all: growth goes on from
+    /// where it was (§5.8).
+    fn leave_out_pause(&mut self, now: Time) {
+        let before = self.grown_at.replace(now);
+        let (Some(start), Some(before)) = (&mut self.epoch_start, before) else { return };
+        let gap = now.since(before);
+        if self.round_trip_secs > 0.0 && gap.as_secs_f64() > LONGEST_GAP * self.round_trip_secs {
+            *start = *start + gap;
+        }
     }
 
     fn begin_epoch(&mut self, now: Time) {
@@ -213,11 +235,6 @@ impl CongestionController for Cubic {
     fn on_persistent_congestion(&mut self, _now: Time) {
         self.restart();
         self.slow_start = HyStart::new();
-    }
-
-    fn on_idle(&mut self, _now: Time) {
-        // Time in which nothing was sent does not count as growth (§4.2, note on application-limited flows).
-        self.epoch_start = None;
     }
 
     fn set_part(&mut self, part: f64) {
@@ -286,5 +303,57 @@ mod tests {
         assert_eq!(cubic.window(), 2);
         cubic.restart();
         assert_eq!(cubic.window(), 2);
+    }
+    #[test]
+    fn a_long_silence_is_one_reduction() {
+        let mut cubic = Cubic::new(1_000, 10_000);
+        cubic.end_slow_start();
+        assert!(cubic.on_lost(Time::ZERO, false));
+        for _ in 0..5 {
+            cubic.on_persistent_congestion(Time::ZERO);
+            assert!(cubic.in_slow_start() && cubic.window() == 2, "{cubic:?}");
+        }
+        assert_eq!(cubic.slow_start_threshold, 700.0);
+        // It was not answered by a loss.
+        let mut cubic = Cubic::new(1_000, 10_000);
+        cubic.on_persistent_congestion(Time::ZERO);
+        cubic.on_persistent_congestion(Time::ZERO);
+        assert_eq!(cubic.slow_start_threshold, 700.0);
+    }
+
+    /// A window's packets come through, `limited` or not by it; returns what the window grows by.
+    fn round(cubic: &mut Cubic, now: Time, limited: bool) -> f64 {
+        let before = cubic.exact_window();
+        for _ in 0..cubic.window() {
+            cubic.on_delivered(&Delivery {
+                now,
+                rtt: RTT,
+                delivered: 0,
+                delivered_before: 0,
+                rate: 0.0,
+                in_flight: 0,
+                window_limited: limited,
+            });
+        }
+        cubic.exact_window() - before
+    }
+
+    #[test]
+    fn time_in_which_the_window_is_not_used_is_no_growth() {
+        let mut cubic = Cubic::new(1_000, 100_000);
+        cubic.reduce();
+        let at = |rounds: u64| Time::ZERO + RTT * rounds;
+        let mut before = 0.0;
+        for number in 0..50 {
+            before = round(&mut cubic, at(number), true);
+        }
+        // Its reader takes little for a minute, then nothing for as long.
+        for number in 50..650 {
+            assert_eq!(round(&mut cubic, at(number), false), 0.0);
+        }
+        let after = round(&mut cubic, at(1_250), true);
+        assert!(after <= before, "{before} a round trip before, {after} after");
+        let next = round(&mut cubic, at(1_251), true);
+        assert!(next > 0.0 && next <= before, "{before} before, {next} after");
     }
 }

@@ -65,12 +65,9 @@ pub trait CongestionController {
     /// A packet was marked (ECN) or trimmed: congestion beyond doubt. True if the window is reduced.
     fn on_marked(&mut self, now: Time, recovering: bool) -> bool;
 
-    /// Nothing came through for two timeouts in a row: persistent congestion (RFC 9002 §7.6).
+    /// Nothing came through for two timeouts in a row, or more, and this is called for each from the second on: persistent
+    /// congestion (RFC 9002 §7.6).
     fn on_persistent_congestion(&mut self, now: Time);
-
-    /// Nothing was in flight for longer than a timeout: what is known of the path is stale (RFC 9002 §7.8,
-    /// RFC 5681 §4.1).
-    fn on_idle(&mut self, now: Time);
 
     /// This is one of several paths between the same hosts, which together take one flow's share of a bottleneck
     /// that they have in common: it takes the part `part`, above 0 and up to 1. BBR takes no notice.
@@ -199,10 +196,6 @@ impl CongestionController for Controller {
 
     fn on_persistent_congestion(&mut self, now: Time) {
         self.inner_mut().on_persistent_congestion(now);
-    }
-
-    fn on_idle(&mut self, now: Time) {
-        self.inner_mut().on_idle(now);
     }
 
     fn set_part(&mut self, part: f64) {

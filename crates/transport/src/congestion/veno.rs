@@ -162,7 +162,11 @@ impl Veno {
             self.growth.set_window(window);
         }
         self.growth.reduce();
-        // What was lost is answered.
+        self.answer_losses();
+    }
+
+    /// What was lost is answered: it does not count for the losses to come.
+    fn answer_losses(&mut self) {
         self.loss_share = self.loss_share.min(MAX_RANDOM_LOSS / 2.0);
     }
 }
@@ -234,10 +238,7 @@ impl CongestionController for Veno {
     fn on_persistent_congestion(&mut self, _now: Time) {
         self.growth.restart();
         self.slow_start = SlowStart::default();
-    }
-
-    fn on_idle(&mut self, now: Time) {
-        self.growth.on_idle(now);
+        self.answer_losses();
     }
 
     fn set_part(&mut self, part: f64) {

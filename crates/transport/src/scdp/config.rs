@@ -54,7 +54,8 @@ pub struct StragglerPolicy {
     /// Left behind when the others take that many times what it takes steadily while they do not wait for it; 0:
     /// never.
     pub relative_rate: u32,
-    /// Served by unicast when it has not pulled so long after the session began: it does not hear the group.
+    /// Served by unicast when it has not pulled so long after the first symbol went out: it does not hear the group. Three
+    /// round trips at least, where one is known; until anybody has pulled, half as long again.
     pub unheard_for: Duration,
     /// Left behind when it alone has asked for more than so much of what was sent, beyond the source symbols
     /// \[percent\].

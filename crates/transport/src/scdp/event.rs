@@ -103,7 +103,7 @@ pub enum StragglerCause {
     },
     /// No pull of it has come.
     Unheard {
-        /// For so long, since the session began.
+        /// For so long, since the first symbol went out.
         waited: Duration,
     },
     /// It took less than the others while they did not wait for it.

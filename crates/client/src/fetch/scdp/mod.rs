@@ -385,7 +385,10 @@ impl Run {
                 self.open_paths(share);
                 Ok(())
             }
-            Joined::Started(_, Err(AskError::NoAnswer(_) | AskError::PortClosed)) => Ok(()),
+            Joined::Started(
+                _,
+                Err(AskError::NoAnswer(_) | AskError::PortClosed | AskError::Unreachable(_)),
+            ) => Ok(()),
             Joined::Started(share, Err(AskError::Refused { code: RefusalCode::Busy, text })) => {
                 if let Some(epoch) = self.lose(share, text) {
                     self.win(share, epoch);

@@ -60,7 +60,12 @@ impl Run {
                 }
             },
             // Asked for again with the next tick, of another replica if there is one.
-            Err(AskError::NoAnswer(_) | AskError::PortClosed | AskError::Stopped) => {
+            Err(
+                AskError::NoAnswer(_)
+                | AskError::PortClosed
+                | AskError::Unreachable(_)
+                | AskError::Stopped,
+            ) => {
                 self.pages.unanswered(page);
             }
             Err(AskError::Refused { code: RefusalCode::Busy, .. }) => self.pages.unanswered(page),

@@ -182,6 +182,17 @@ impl Endpoint {
         }
     }
 
+    /// A symbol that was yielded has gone out only now, since it waited for its block.
+    pub fn left_late(&mut self, now: Time, session: SessionId, symbol: &Symbol) {
+        if let Some(&place) = self.places.get(&session) {
+            self.with(now, place, |session, _| {
+                if let Session::Sending(sender) = session {
+                    sender.left_late(now, symbol);
+                }
+            });
+        }
+    }
+
     fn insert(&mut self, id: SessionId, session: Session) -> u32 {
         let place = self.sessions.insert((id, session));
         if place as usize == self.is_ready.len() {

@@ -437,10 +437,22 @@ impl Sender {
             if let Some(next) = self.streams[index].next() {
                 self.turn.sent(index, streams, config.burst.max(1));
                 self.last_activity = now;
+                if self.streams[index].first_sent.is_none() {
+                    self.streams[index].first_sent = Some(now);
+                    self.plan(config);
+                }
                 return Some(self.frame(config, index, next));
             }
         }
         None
+    }
+
+    /// That symbol, which waited for its block, has gone out. Who is to hear a stream's first one is waited for from now on.
+    pub(super) fn left_late(&mut self, now: Time, symbol: &Symbol) {
+        let of_first = self.streams.iter_mut().filter(|stream| stream.epoch == symbol.epoch);
+        if symbol.number == 1 {
+            of_first.for_each(|stream| stream.first_sent = Some(now));
+        }
     }
 
     fn frame(&mut self, config: &Config, index: usize, next: NextSymbol) -> Frame<ScdpHeader> {

@@ -34,6 +34,13 @@ const MIN_ASKED: u64 = 256;
 /// Round trips over which a receiver is judged, at least.
 const ROUND_TRIPS: u64 = 4;
 
+/// Round trips for which a receiver that has not said anything is waited for, at least.
+const UNHEARD_ROUND_TRIPS: u64 = 3;
+
+/// While nobody has said anything, the round trip is not known, and may be long: a first answer may take that part of
+/// what the policy says.
+const NOBODY_HEARD: (u64, u64) = (3, 2);
+
 /// Doublings of the time between two judgements of one receiver, at most.
 const MAX_JUDGED: u32 = 8;
 
@@ -82,6 +89,7 @@ impl Stragglers {
             front: object.first_symbol_of_block(front.min(object.source_blocks)),
             floor: stream.symbols.floor(),
             elapsed: now.since(stream.began),
+            since_first: stream.first_sent.map(|at| now.since(at)),
             others: stream.least_granted(),
             begun: object.first_symbol_of_block(stream.symbols.horizon().min(object.source_blocks)),
             asked: stream.members.iter().map(|m| m.asked_beyond).sum(),
@@ -190,7 +198,8 @@ impl Stragglers {
                 Some(passed) if passed.silent => None,
                 Some(passed) => Some(passed.since + policy.judge_over * 2),
             };
-            let unheard = (!m.heard).then(|| stream.began + policy.unheard_for);
+            let first_sent = stream.first_sent.filter(|_| !m.heard);
+            let unheard = first_sent.map(|at| at + policy.unheard_for);
             [given_up, passed, unheard]
         };
         Time::earliest(live.flat_map(of_member).flatten())
@@ -205,6 +214,8 @@ struct Group {
     /// Lowest block served.
     floor: u32,
     elapsed: Duration,
+    /// How long ago the first symbol went out.
+    since_first: Option<Duration>,
     /// What all that are not passed over have granted.
     others: u32,
     /// Source symbols of the blocks that were begun.
@@ -241,8 +252,9 @@ impl Group {
         if !policy.detach {
             return None;
         }
-        if !member.heard && elapsed >= policy.unheard_for {
-            return Some(StragglerCause::Unheard { waited: elapsed });
+        let unheard = self.since_first.filter(|&waited| waited >= policy.unheard_for);
+        if let (false, Some(waited)) = (member.heard, unheard) {
+            return Some(StragglerCause::Unheard { waited });
         }
         self.is_slower(member, policy).or_else(|| self.is_greedy(member, policy))
     }
@@ -285,7 +297,12 @@ impl Stream {
     /// The policy, with spans no shorter than a few round trips: a pull that is lost costs one.
     pub(super) fn fit_to_path(&self, policy: StragglerPolicy) -> StragglerPolicy {
         let least = self.round_trip.unwrap_or(Duration::ZERO) * ROUND_TRIPS;
+        let unheard_for = match self.round_trip {
+            Some(round_trip) => policy.unheard_for.max(round_trip * UNHEARD_ROUND_TRIPS),
+            None => policy.unheard_for * NOBODY_HEARD.0 / NOBODY_HEARD.1,
+        };
         StragglerPolicy {
+            unheard_for,
             judge_over: policy.judge_over.max(least),
             patience: policy.patience.max(least),
             silent_for: policy.silent_for.max(least * 2),

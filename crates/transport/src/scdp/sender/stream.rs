@@ -42,6 +42,8 @@ pub(super) struct Stream {
     pub(super) mode: Mode,
     pub(super) epoch: u8,
     pub(super) began: Time,
+    /// When its first symbol went out.
+    pub(super) first_sent: Option<Time>,
     pub(super) members: Vec<Member>,
     pub(super) symbols: SymbolStream,
     /// In a group: what it wants. One receiver's credits say that themselves.
@@ -78,6 +80,7 @@ impl Stream {
             mode,
             epoch,
             began: now,
+            first_sent: None,
             members: members.iter().map(|&h| Member::new(now, h, initial_window)).collect(),
             symbols,
             demand,
@@ -127,7 +130,8 @@ impl Stream {
         member.rhythm.on_pull(now);
         member.floor = member.floor.max(pull.floor);
         member.standing = if pull.fin { Standing::Finished } else { Standing::Live };
-        self.round_trip = self.round_trip.or(Some(now.since(self.began)));
+        let first_sent = self.first_sent.unwrap_or(self.began);
+        self.round_trip = self.round_trip.or(Some(now.since(first_sent)));
         let mut asked = 0;
         if let Some(demand) = &mut self.demand {
             asked = demand.ask(pull.sbn, u32::from(pull.run), &self.symbols);

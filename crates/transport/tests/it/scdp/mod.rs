@@ -4,6 +4,7 @@ mod coexistence;
 mod delay;
 mod hostile;
 mod lab;
+mod long_groups;
 mod long_puts;
 mod many_to_one;
 mod one_to_many;

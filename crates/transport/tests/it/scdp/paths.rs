@@ -37,11 +37,15 @@ const SHARED: Fabric = Fabric::Shared { reordering_threshold: 3 };
 
 /// A transfer that lasts longer than any run, over the paths that `routes` says.
 fn begin(lines: &[Bottleneck], routes: &[usize], fabric: Fabric) -> Lab {
+    begin_at(RTT, lines, routes, fabric)
+}
+
+fn begin_at(rtt: Duration, lines: &[Bottleneck], routes: &[usize], fabric: Fabric) -> Lab {
     let paths = routes.len() as u16;
     let pair = Pair {
         sender: endpoint(0, paths, fabric),
         receiver: endpoint(1, paths, fabric),
-        rtt: RTT,
+        rtt,
         jitter: Duration::ZERO,
     };
     let mut lab = Lab::with_paths(Seed(1), lines, routes, [pair]);
@@ -220,5 +224,22 @@ fn a_transfer_by_four_paths_ends_at_both_ends_though_one_is_dead() {
         lab.command(HostId(1), Command::Cancel { session: SESSION });
         lab.run(Duration::from_millis(500));
         assert_eq!(lab.endpoint(HostId(0)).sessions(), 0, "line {dead_one:?} is dead");
+    }
+}
+
+#[test]
+fn a_path_that_was_dead_for_a_while_has_its_share_again_after_some_round_trips() {
+    for dead_for in [1_200, 2_000, 4_000] {
+        let rtt = Duration::from_millis(80);
+        let line = Bottleneck { queue: 2_500_000, ..line() };
+        let mut lab = begin_at(rtt, &[line; 2], &[0, 1], SHARED);
+        worth(&mut lab, 6_000);
+        *lab.line_mut(1) = Bottleneck { loss: 1.0, loss_back: 1.0, ..line };
+        worth(&mut lab, dead_for);
+        *lab.line_mut(1) = line;
+        // It is looked at each second.
+        worth(&mut lab, 1_000 + 15 * 80);
+        let two = worth(&mut lab, 1_000);
+        assert!(two >= 1.6, "dead for {dead_for} ms: {two:.2}");
     }
 }

@@ -69,7 +69,8 @@ impl Flow {
         let overflow = pulled && self.run.on_lost(number, self.granted());
         let Window::Controlled(controller) = &mut self.window else { return };
         let before = **controller;
-        let recovering = number <= self.recovery_point;
+        // Timeouts in a row are one silence, which the first has answered.
+        let recovering = number <= self.recovery_point || (by_timeout && self.timeouts > 0);
         let reduced = if overflow {
             controller.on_marked(now, recovering)
         } else {
