@@ -1,6 +1,6 @@
 //! The steps of a tree that is put, each an object to all hosts that take part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
