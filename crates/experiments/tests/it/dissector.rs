@@ -409,12 +409,13 @@ fn captures_of_simulations_open_in_wireshark() {
     let folder = tempfile::tempdir().expect("folder");
     let short = "buffer_packets = 8\n";
     let marking = "buffer_packets = 8\nmark_packets = 2\n";
+    let dropping = "buffer_packets = 8\noverflow = \"drop\"\n";
     for (protocol, switch, layer, filter) in [
         ("scdp", "", "wellspring", "wellspring.scdp.esi && wellspring.trimmed == 1"),
         ("ndp", "", "wellspring", "wellspring.ndp.type == 0 && wellspring.trimmed == 1"),
         ("tcp-newreno", short, "tcp", "tcp.analysis.retransmission"),
         ("dctcp", marking, "tcp", "ip.dsfield.ecn == 3"),
-        ("lttp", short, "wellspring", "wellspring.lttp.message == 4"),
+        ("lttp", dropping, "wellspring", "wellspring.lttp.message == 4"),
     ] {
         let text = format!(
             "name = \"test\"\n[topology]\nkind = \"single-switch\"\nhosts = 17\n[switch]\n\
