@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::pin::Pin;
 
 use super::order::Order;
 use super::pages::Question;
 use super::resume::{Answered, Holders};
 use super::{Update, Updates};
+use crate::task::Boxed;
 
 /// The replicas of a fetch.
 pub(super) struct Replicas<'a> {
@@ -22,7 +22,7 @@ impl Holders for Replicas<'_> {
         self.addresses.contains_key(&share)
     }
 
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
+    fn ask(&self, question: Question) -> Boxed<'static, Answered> {
         let Question { share, page, cookie } = question;
         let (order, address) = (self.order.clone(), self.addresses[&share]);
         Box::pin(async move { (page, order.page(address, page, &cookie).await) })

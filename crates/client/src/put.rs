@@ -24,6 +24,7 @@ use super::report::PutReport;
 use super::{Client, PutError, PutOptions, Update};
 use crate::Host;
 use crate::store::{FileSource, Fingerprint};
+use crate::task::Boxed;
 
 /// Hosts of one put, at most.
 const MAX_HOSTS: usize = 255;
@@ -37,35 +38,39 @@ impl Client {
     ///
     /// # Errors
     /// [`PutError`]; in [`PutError::Incomplete`] some hosts have the object.
-    pub async fn put(
-        &self,
-        file: &Path,
-        hosts: &[Host],
-        options: &PutOptions,
-    ) -> Result<PutReport, PutError> {
-        let began = Instant::now();
-        options.cut.check()?;
-        check(hosts, options)?;
-        let opened = self.open(file, &options.updates).await?;
-        self.put_opened(opened, hosts, options, began).await
+    pub fn put<'a>(
+        &'a self,
+        file: &'a Path,
+        hosts: &'a [Host],
+        options: &'a PutOptions,
+    ) -> Boxed<'a, Result<PutReport, PutError>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            options.cut.check()?;
+            check(hosts, options)?;
+            let opened = self.open(file, &options.updates).await?;
+            self.put_opened(opened, hosts, options, began).await
+        })
     }
 
     /// Puts an open file, which need not have a name.
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub async fn put_file(
-        &self,
+    pub fn put_file<'a>(
+        &'a self,
         file: File,
-        hosts: &[Host],
-        options: &PutOptions,
-    ) -> Result<PutReport, PutError> {
-        let began = Instant::now();
-        options.cut.check()?;
-        check(hosts, options)?;
-        let fingerprint = Fingerprint::of(&file)?;
-        let opened = self.hashed(file, fingerprint, &options.updates).await?;
-        self.put_opened(opened, hosts, options, began).await
+        hosts: &'a [Host],
+        options: &'a PutOptions,
+    ) -> Boxed<'a, Result<PutReport, PutError>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            options.cut.check()?;
+            check(hosts, options)?;
+            let fingerprint = Fingerprint::of(&file)?;
+            let opened = self.hashed(file, fingerprint, &options.updates).await?;
+            self.put_opened(opened, hosts, options, began).await
+        })
     }
 
     /// Puts a file whose digest is known.

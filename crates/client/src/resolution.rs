@@ -9,7 +9,7 @@ use wellspring_wire::control::{Cookie, Probe, REQUEST_MIN_LEN, Request};
 use super::Client;
 use super::requester::{AskError, Requester};
 use crate::Host;
-use crate::task::JoinSet;
+use crate::task::{Boxed, JoinSet};
 
 /// Until the next address of a host is asked beside those before it (RFC 8305 §5).
 const DELAY: Duration = Duration::from_millis(250);
@@ -50,8 +50,11 @@ async fn one_of(requester: &Requester, addresses: &[SocketAddr]) -> Option<Socke
 
 impl Client {
     /// The first of several addresses at which a server answers, asked one after the other; none if none answers soon.
-    pub async fn first_to_answer(&self, addresses: &[SocketAddr]) -> Option<SocketAddr> {
-        first_to_answer(&self.requester, addresses).await
+    pub fn first_to_answer<'a>(
+        &'a self,
+        addresses: &'a [SocketAddr],
+    ) -> Boxed<'a, Option<SocketAddr>> {
+        Box::pin(async move { first_to_answer(&self.requester, addresses).await })
     }
 }
 

@@ -4,6 +4,7 @@ use super::replicas::{Late, find};
 use super::{Client, FetchError, FetchOptions};
 use crate::Host;
 use crate::store::{Digest, ObjectName};
+use crate::task::Boxed;
 
 /// An object as hosts have it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,10 +20,16 @@ impl Client {
     ///
     /// # Errors
     /// [`FetchError`].
-    pub async fn stat(&self, hosts: &[Host], name: &ObjectName) -> Result<ObjectStat, FetchError> {
-        let options = FetchOptions::new(name.clone());
-        let patience = (self.config.timeout, Late::IsLeftOut, 0);
-        let found = find(&self.requester, hosts, &options, patience).await?;
-        Ok(ObjectStat { size: found.size, digest: found.digest })
+    pub fn stat<'a>(
+        &'a self,
+        hosts: &'a [Host],
+        name: &'a ObjectName,
+    ) -> Boxed<'a, Result<ObjectStat, FetchError>> {
+        Box::pin(async move {
+            let options = FetchOptions::new(name.clone());
+            let patience = (self.config.timeout, Late::IsLeftOut, 0);
+            let found = find(&self.requester, hosts, &options, patience).await?;
+            Ok(ObjectStat { size: found.size, digest: found.digest })
+        })
     }
 }

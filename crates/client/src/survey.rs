@@ -18,6 +18,7 @@ use crate::Host;
 use crate::socket::largest_payload_towards;
 use crate::store::ObjectName;
 use crate::store::tree::listing::{SampleSize, TreeName, TreePart};
+use crate::task::Boxed;
 
 /// Length of a probe that every path carries \[bytes\].
 const SHORT: u16 = REQUEST_MIN_LEN as u16;
@@ -121,52 +122,61 @@ impl Client {
     ///
     /// # Errors
     /// It does not answer, its port is closed, keys are in the way, ...
-    pub async fn greet(&self, host: &str, server: SocketAddr) -> Result<Greeting, HostError> {
-        let probe = Probe { len: SHORT, reply_len: SHORT, class: 0 };
-        let (request, patience) = (Request::Probe(probe), self.config.timeout);
-        let asked = self.requester.ask(server, &request, Cookie::NONE, patience, &|_, _| {}).await;
-        let error = match asked {
-            Ok(Answer::Probed(Echo { abilities, rights, .. })) => {
-                return Ok(Greeting { abilities, rights });
-            }
-            Ok(_) => AskError::Nonsense,
-            Err(error) => error,
-        };
-        let trouble = match &error {
-            // A server with keys answers who has none.
-            AskError::Refused { code: RefusalCode::NotAllowed, .. } => HostTrouble::Keys,
-            error => error.trouble(),
-        };
-        let (host, reason) = (host.to_owned(), error.to_string());
-        Err(HostError { host, reason, trouble })
+    pub fn greet<'a>(
+        &'a self,
+        host: &'a str,
+        server: SocketAddr,
+    ) -> Boxed<'a, Result<Greeting, HostError>> {
+        Box::pin(async move {
+            let probe = Probe { len: SHORT, reply_len: SHORT, class: 0 };
+            let (request, patience) = (Request::Probe(probe), self.config.timeout);
+            let asked =
+                self.requester.ask(server, &request, Cookie::NONE, patience, &|_, _| {}).await;
+            let error = match asked {
+                Ok(Answer::Probed(Echo { abilities, rights, .. })) => {
+                    return Ok(Greeting { abilities, rights });
+                }
+                Ok(_) => AskError::Nonsense,
+                Err(error) => error,
+            };
+            let trouble = match &error {
+                // A server with keys answers who has none.
+                AskError::Refused { code: RefusalCode::NotAllowed, .. } => HostTrouble::Keys,
+                error => error.trouble(),
+            };
+            let (host, reason) = (host.to_owned(), error.to_string());
+            Err(HostError { host, reason, trouble })
+        })
     }
 
     /// Measures so many round trips, each waited for as long as `patience`.
-    pub async fn round_trips(
-        &self,
+    pub fn round_trips<'a>(
+        &'a self,
         server: SocketAddr,
         count: u32,
         patience: Duration,
-    ) -> RoundTrips {
-        let mut trips = RoundTrips { sent: count, ..RoundTrips::default() };
-        let mut shortest = Duration::MAX;
-        for _ in 0..count {
-            let (began, clock) = (Instant::now(), clock_us());
-            let probe = self.probe_once(server, (SHORT, SHORT), 0, patience).await;
-            let took = began.elapsed();
-            if let Some(echo) = probe {
-                trips.times.push(took);
-                if took < shortest {
-                    shortest = took;
-                    let middle = clock.saturating_add(took.as_micros() as i64 / 2);
-                    let there = i64::try_from(echo.clock_us).unwrap_or(i64::MAX);
-                    trips.clock_ahead_us = Some(there.saturating_sub(middle));
+    ) -> Boxed<'a, RoundTrips> {
+        Box::pin(async move {
+            let mut trips = RoundTrips { sent: count, ..RoundTrips::default() };
+            let mut shortest = Duration::MAX;
+            for _ in 0..count {
+                let (began, clock) = (Instant::now(), clock_us());
+                let probe = self.probe_once(server, (SHORT, SHORT), 0, patience).await;
+                let took = began.elapsed();
+                if let Some(echo) = probe {
+                    trips.times.push(took);
+                    if took < shortest {
+                        shortest = took;
+                        let middle = clock.saturating_add(took.as_micros() as i64 / 2);
+                        let there = i64::try_from(echo.clock_us).unwrap_or(i64::MAX);
+                        trips.clock_ahead_us = Some(there.saturating_sub(middle));
+                    }
                 }
+                tokio::time::sleep(PAUSE).await;
             }
-            tokio::time::sleep(PAUSE).await;
-        }
-        trips.times.sort_unstable();
-        trips
+            trips.times.sort_unstable();
+            trips
+        })
     }
 
     /// Finds the longest datagrams that pass. The client must be one that sends
@@ -210,33 +220,42 @@ impl Client {
     }
 
     /// Finds what becomes of a traffic class.
-    pub async fn class_echo(&self, server: SocketAddr, class: u8, patience: Duration) -> ClassEcho {
-        for _ in 0..ATTEMPTS {
-            if let Some(echo) = self.probe_once(server, (SHORT, SHORT), class, patience).await {
-                let (there, back) = (Some(echo.class_there), Some(echo.class_here));
-                return ClassEcho::new(class, there, back);
+    pub fn class_echo<'a>(
+        &'a self,
+        server: SocketAddr,
+        class: u8,
+        patience: Duration,
+    ) -> Boxed<'a, ClassEcho> {
+        Box::pin(async move {
+            for _ in 0..ATTEMPTS {
+                if let Some(echo) = self.probe_once(server, (SHORT, SHORT), class, patience).await {
+                    let (there, back) = (Some(echo.class_there), Some(echo.class_here));
+                    return ClassEcho::new(class, there, back);
+                }
             }
-        }
-        ClassEcho::new(class, None, None)
+            ClassEcho::new(class, None, None)
+        })
     }
 
     /// Fetches bytes that a server makes up for this, and drops them.
     ///
     /// # Errors
     /// As for [`fetch`](Self::fetch).
-    pub async fn fetch_sample(
-        &self,
+    pub fn fetch_sample<'a>(
+        &'a self,
         server: SocketAddr,
         size: SampleSize,
         updates: Updates,
-    ) -> Result<FetchReport, FetchError> {
-        let name: ObjectName = "sample".parse().expect("a plain name");
-        let mut options = FetchOptions::new(name).updates(updates).resume(false);
-        let part = TreePart::Sample { size };
-        options.tree_part = Some(TreeName { directory: "", part }.to_string());
-        options.longest = size.len() as u64;
-        let target = Target::Writer(Box::new(std::io::sink()));
-        self.fetch(&[Host::from(server)], &options, target).await
+    ) -> Boxed<'a, Result<FetchReport, FetchError>> {
+        Box::pin(async move {
+            let name: ObjectName = "sample".parse().expect("a plain name");
+            let mut options = FetchOptions::new(name).updates(updates).resume(false);
+            let part = TreePart::Sample { size };
+            options.tree_part = Some(TreeName { directory: "", part }.to_string());
+            options.longest = size.len() as u64;
+            let target = Target::Writer(Box::new(std::io::sink()));
+            self.fetch(&[Host::from(server)], &options, target).await
+        })
     }
 
     /// What sealing adds to each datagram \[bytes\]; 0 without keys.

@@ -26,6 +26,7 @@
 mod address;
 #[cfg(feature = "simulation")]
 mod as_tasks;
+mod boxed;
 pub mod clock;
 mod config;
 mod config_error;

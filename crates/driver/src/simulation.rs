@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use tokio::task::{AbortHandle, JoinHandle};
 
+use crate::boxed::{Boxed, Work};
 use crate::socket::{Outgoing, SocketConfig};
 use crate::store::Disk;
 
@@ -105,26 +106,26 @@ impl Drop for Entered {
 }
 
 /// Starts a task on a machine.
-pub(crate) fn start<F>(machine: &Arc<dyn Machine>, future: F) -> JoinHandle<F::Output>
-where
-    F: Future<Output: Send> + Send + 'static,
-{
+pub(crate) fn start<T: Send + 'static>(
+    machine: &Arc<dyn Machine>,
+    future: Boxed<'static, T>,
+) -> JoinHandle<T> {
     let task = tokio::spawn(on(Arc::clone(machine), future));
     machine.started(task.abort_handle());
     task
 }
 
 /// Starts a task on a machine for a call that would wait.
-pub(crate) fn start_blocking<T, F>(machine: &Arc<dyn Machine>, work: F) -> JoinHandle<T>
-where
-    F: FnOnce() -> T + Send + 'static,
-    T: Send + 'static,
-{
+pub(crate) fn start_blocking<T: Send + 'static>(
+    machine: &Arc<dyn Machine>,
+    work: Work<T>,
+) -> JoinHandle<T> {
     let span = machine.work_time();
-    start(machine, async move {
+    let work = async move {
         pause(span).await;
         work()
-    })
+    };
+    start(machine, Box::pin(work))
 }
 
 /// Waits; nothing at all goes on in between if `span` is zero.
@@ -155,6 +156,10 @@ impl<T: Send + 'static> JoinSet<T> {
     where
         F: Future<Output = T> + Send + 'static,
     {
+        self.spawn_boxed(Box::pin(future))
+    }
+
+    fn spawn_boxed(&mut self, future: Boxed<'static, T>) -> AbortHandle {
         match machine() {
             Some(machine) => self.0.spawn(on(machine, future)),
             None => self.0.spawn(future),

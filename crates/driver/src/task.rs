@@ -5,6 +5,8 @@ use std::future::Future;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
+pub use crate::boxed::Boxed;
+use crate::boxed::Work;
 #[cfg(feature = "simulation")]
 use crate::simulation;
 #[cfg(feature = "simulation")]
@@ -17,6 +19,10 @@ pub fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
 {
+    spawn_boxed(Box::pin(future))
+}
+
+fn spawn_boxed<T: Send + 'static>(future: Boxed<'static, T>) -> JoinHandle<T> {
     #[cfg(feature = "simulation")]
     if let Some(machine) = simulation::machine() {
         return simulation::start(&machine, future);
@@ -39,6 +45,10 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
+    spawn_work(runtime, Box::new(work))
+}
+
+fn spawn_work<T: Send + 'static>(runtime: &Handle, work: Work<T>) -> JoinHandle<T> {
     #[cfg(feature = "simulation")]
     if let Some(machine) = simulation::machine() {
         return simulation::start_blocking(&machine, work);

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 use std::ops::Range;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::task::JoinSet;
+use crate::task::{Boxed, JoinSet};
 use tokio::sync::Semaphore;
 use wellspring_transport::scdp::ObjectInfo;
 
@@ -34,7 +33,7 @@ pub trait Holders: Send + Sync {
     fn is_live(&self, share: usize) -> bool;
 
     /// Asks.
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>>;
+    fn ask(&self, question: Question) -> Boxed<'static, Answered>;
 
     /// So many bytes of the part file are looked at \[bytes\].
     fn looked_at(&self, done: u64);
@@ -328,6 +327,7 @@ pub fn without<N: Ord + Copy>(all: &[Range<N>], others: &[Range<N>]) -> Vec<Rang
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
@@ -365,7 +365,7 @@ mod tests {
             share < 2
         }
 
-        fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
+        fn ask(&self, question: Question) -> Boxed<'static, Answered> {
             let Question { share, page, .. } = question;
             let range = page.range(self.0.len() as u64);
             let below = &self.0[range.start as usize..range.end as usize];
@@ -431,7 +431,7 @@ mod tests {
             share < 2
         }
 
-        fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
+        fn ask(&self, question: Question) -> Boxed<'static, Answered> {
             self.asked.fetch_add(1, Ordering::Relaxed);
             match &self.answers {
                 Some(holders) => holders.ask(question),

@@ -1,6 +1,5 @@
 //! Blocks that an earlier offer of an object has left, verified before the object is taken.
 
-use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -17,6 +16,7 @@ use crate::pages::Question;
 use crate::requester::AskError;
 use crate::resume::{Answered, Holders, Left};
 use crate::store::PartFile;
+use crate::task::Boxed;
 
 /// The client that offers an object, while it is verified what is there of it.
 struct Offerer {
@@ -30,7 +30,7 @@ impl Holders for Offerer {
         !*self.over.borrow()
     }
 
-    fn ask(&self, question: Question) -> Pin<Box<dyn Future<Output = Answered> + Send>> {
+    fn ask(&self, question: Question) -> Boxed<'static, Answered> {
         let (page, mut over) = (question.page, self.over.clone());
         let (steps, open) = (Arc::clone(&self.steps), self.steps.question());
         let works = Arc::clone(&steps);

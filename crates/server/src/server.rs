@@ -21,6 +21,7 @@ use crate::ConfigError;
 use crate::driver::{ControlMessage, DriverConfig, HandleError, StartError, Statistics};
 use crate::protocols::Driver;
 use crate::store::{Store, StoreError};
+use crate::task::Boxed;
 use wellspring_net::without_missing_ipv6;
 
 use super::config::ServerConfig;
@@ -107,69 +108,76 @@ impl Server {
     ///
     /// # Errors
     /// [`BindError`].
-    pub async fn bind(mut config: ServerConfig) -> Result<Server, BindError> {
-        config.check().map_err(BindError::Config)?;
-        config.driver.socket.bind = without_missing_ipv6(config.driver.socket.bind);
-        let mut store = Store::open_on(crate::disk::disk(), &config.directory, config.limits)
-            .map_err(|error| BindError::Directory(config.directory.clone(), error))?;
-        if config.allow_put {
-            let (directory, limits) = (config.directory.clone(), config.parts);
-            let sweep = move || {
-                let removed =
-                    crate::store::remove_stale_parts_on(&*crate::disk::disk(), &directory, true);
-                let trimmed = store.trim_parts(&limits, 0).map_or(0, |cleaned| cleaned.removed);
-                (store, removed.unwrap_or(0) + trimmed)
-            };
-            let swept = crate::task::spawn_blocking(sweep).await;
-            let (swept_store, removed) = swept.map_err(|_| {
-                let error = io::Error::other("looking for part files panicked");
+    pub fn bind(mut config: ServerConfig) -> Boxed<'static, Result<Server, BindError>> {
+        Box::pin(async move {
+            config.check().map_err(BindError::Config)?;
+            config.driver.socket.bind = without_missing_ipv6(config.driver.socket.bind);
+            let mut store =
+                Store::open_on(crate::disk::disk(), &config.directory, config.limits)
+                    .map_err(|error| BindError::Directory(config.directory.clone(), error))?;
+            if config.allow_put {
+                let (directory, limits) = (config.directory.clone(), config.parts);
+                let sweep = move || {
+                    let removed = crate::store::remove_stale_parts_on(
+                        &*crate::disk::disk(),
+                        &directory,
+                        true,
+                    );
+                    let trimmed = store.trim_parts(&limits, 0).map_or(0, |cleaned| cleaned.removed);
+                    (store, removed.unwrap_or(0) + trimmed)
+                };
+                let swept = crate::task::spawn_blocking(sweep).await;
+                let (swept_store, removed) = swept.map_err(|_| {
+                    let error = io::Error::other("looking for part files panicked");
+                    BindError::Directory(config.directory.clone(), StoreError::Io(error))
+                })?;
+                store = swept_store;
+                if removed > 0 {
+                    tracing::info!(removed, "part files of dead processes are removed");
+                }
+            }
+            let directory = config.directory.clone();
+            let quotas = crate::task::spawn_blocking(move || Quotas::open(&directory)).await;
+            let quotas =
+                quotas.unwrap_or_else(|_| Err(io::Error::other("reading quotas panicked")));
+            let quotas = quotas.map_err(|error| {
                 BindError::Directory(config.directory.clone(), StoreError::Io(error))
             })?;
-            store = swept_store;
-            if removed > 0 {
-                tracing::info!(removed, "part files of dead processes are removed");
-            }
-        }
-        let directory = config.directory.clone();
-        let quotas = crate::task::spawn_blocking(move || Quotas::open(&directory)).await;
-        let quotas = quotas.unwrap_or_else(|_| Err(io::Error::other("reading quotas panicked")));
-        let quotas = quotas.map_err(|error| {
-            BindError::Directory(config.directory.clone(), StoreError::Io(error))
-        })?;
-        let (control, mut messages) = mpsc::channel(MAX_WAITING);
-        let address = config.driver.socket.bind;
-        let (listener, driver) =
-            open(&config.driver, &control).await.map_err(|error| match error {
-                StartError::Config(error) => BindError::Config(error),
-                StartError::System(error) => BindError::Socket(address, error),
-                other => BindError::Socket(address, io::Error::other(other)),
-            })?;
-        let lttp = config.lttp;
-        let (session_events, mut happened) = mpsc::unbounded_channel();
-        let handler =
-            Arc::new(Handler::new(driver.handle(), (store, quotas), config, session_events));
-        let (for_requests, kept) = (Arc::clone(&handler), Arc::clone(&handler));
-        let requests = crate::task::spawn(async move {
-            while let Some(message) = messages.recv().await {
-                for_requests.take_in(message);
-            }
-        });
-        let parts = Parts::new(Arc::clone(&handler), driver.handle().lttp(), lttp);
-        let parts = Arc::new(parts);
-        let connections =
-            listener.map(|listener| crate::task::spawn(parts::accept(listener, parts)));
-        let events = crate::task::spawn(async move {
-            while let Some(report) = happened.recv().await {
-                handler.on_session(report);
-            }
-        });
-        let idle = crate::task::spawn(look_at_transfers(Arc::clone(&kept)));
-        let parts = crate::task::spawn(trim_parts(Arc::clone(&kept)));
-        Ok(Server {
-            local_addr: driver.local_addr(),
-            handler: kept,
-            driver: Some(driver),
-            tasks: [requests, events, idle, parts].into_iter().chain(connections).collect(),
+            let (control, mut messages) = mpsc::channel(MAX_WAITING);
+            let address = config.driver.socket.bind;
+            let (listener, driver) =
+                open(&config.driver, &control).await.map_err(|error| match error {
+                    StartError::Config(error) => BindError::Config(error),
+                    StartError::System(error) => BindError::Socket(address, error),
+                    other => BindError::Socket(address, io::Error::other(other)),
+                })?;
+            let lttp = config.lttp;
+            let (session_events, mut happened) = mpsc::unbounded_channel();
+            let handler =
+                Arc::new(Handler::new(driver.handle(), (store, quotas), config, session_events));
+            let (for_requests, kept) = (Arc::clone(&handler), Arc::clone(&handler));
+            let requests = crate::task::spawn(async move {
+                while let Some(message) = messages.recv().await {
+                    for_requests.take_in(message);
+                }
+            });
+            let parts = Parts::new(Arc::clone(&handler), driver.handle().lttp(), lttp);
+            let parts = Arc::new(parts);
+            let connections =
+                listener.map(|listener| crate::task::spawn(parts::accept(listener, parts)));
+            let events = crate::task::spawn(async move {
+                while let Some(report) = happened.recv().await {
+                    handler.on_session(report);
+                }
+            });
+            let idle = crate::task::spawn(look_at_transfers(Arc::clone(&kept)));
+            let parts = crate::task::spawn(trim_parts(Arc::clone(&kept)));
+            Ok(Server {
+                local_addr: driver.local_addr(),
+                handler: kept,
+                driver: Some(driver),
+                tasks: [requests, events, idle, parts].into_iter().chain(connections).collect(),
+            })
         })
     }
 
@@ -205,18 +213,20 @@ impl Server {
     }
 
     /// Ends all transfers and tells their peers. What clients have put of trees until now is on the disk then.
-    pub async fn shut_down(mut self) {
-        if let Some(driver) = self.driver.take() {
-            // Waits for threads: not on an async one. That it was cut short would not matter.
-            let _ = crate::task::spawn_blocking(move || driver.shut_down()).await;
-        }
-        self.end_tasks();
-        for task in self.tasks.drain(..) {
-            let _ = task.await; // Cancelled: that is what was asked for.
-        }
-        let handler = Arc::clone(&self.handler);
-        // Of a panic there is a trace, and what it left is in doubt.
-        let _ = crate::task::spawn_blocking(move || handler.settle_trees()).await;
+    pub fn shut_down(mut self) -> Boxed<'static, ()> {
+        Box::pin(async move {
+            if let Some(driver) = self.driver.take() {
+                // Waits for threads: not on an async one. That it was cut short would not matter.
+                let _ = crate::task::spawn_blocking(move || driver.shut_down()).await;
+            }
+            self.end_tasks();
+            for task in self.tasks.drain(..) {
+                let _ = task.await; // Cancelled: that is what was asked for.
+            }
+            let handler = Arc::clone(&self.handler);
+            // Of a panic there is a trace, and what it left is in doubt.
+            let _ = crate::task::spawn_blocking(move || handler.settle_trees()).await;
+        })
     }
 
     fn end_tasks(&self) {

@@ -1,7 +1,6 @@
 //! An object that a client offers, and the client as the one who has its manifest.
 
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::time::Duration;
 
 use wellspring_core::SessionId;
@@ -16,6 +15,7 @@ use crate::requester::{Answer, AskError, Requester};
 use crate::resume::Answered;
 use crate::store::{Digest, Existing, ObjectName};
 use crate::store_messages;
+use crate::task::Boxed;
 
 /// How long a client's answer is waited for; then the page is asked for again as long as the object
 /// is being taken.
@@ -95,10 +95,7 @@ pub(super) struct Putter {
 
 impl Putter {
     /// Asks for a page.
-    pub(super) fn ask(
-        &self,
-        question: Question,
-    ) -> Pin<Box<dyn Future<Output = Answered> + Send + 'static>> {
+    pub(super) fn ask(&self, question: Question) -> Boxed<'static, Answered> {
         self.ask_long(question, |_, _| {})
     }
 
@@ -107,7 +104,7 @@ impl Putter {
         &self,
         question: Question,
         pending: impl Fn(u64, u64) + Send + Sync + 'static,
-    ) -> Pin<Box<dyn Future<Output = Answered> + Send + 'static>> {
+    ) -> Boxed<'static, Answered> {
         let Putter { requester, client, name, digest } = self.clone();
         Box::pin(async move {
             let Question { page, cookie, .. } = question;

@@ -19,6 +19,7 @@ use super::sink::Sink;
 use super::update::TICK;
 use super::{Client, FetchError, FetchOptions, FetchProtocol, Target, Update};
 use crate::Host;
+use crate::task::Boxed;
 
 /// All bytes of an object are with its sink.
 struct Arrived {
@@ -43,50 +44,55 @@ impl Client {
     ///
     /// # Errors
     /// [`FetchError`]; a file named as target is then not there.
-    pub async fn fetch(
-        &self,
-        hosts: &[Host],
-        options: &FetchOptions,
+    pub fn fetch<'a>(
+        &'a self,
+        hosts: &'a [Host],
+        options: &'a FetchOptions,
         target: Target,
-    ) -> Result<FetchReport, FetchError> {
-        if options.range.is_some() && options.protocol != FetchProtocol::Scdp {
-            return Err(FetchError::RangeByProtocol);
-        }
-        let by_lttp = matches!(options.protocol, FetchProtocol::Lttp { .. });
-        let late = if by_lttp { Late::IsLeftOut } else { Late::Joins };
-        let began = Instant::now();
-        let with = (self.config.timeout, late, self.config.further_addresses);
-        let found = find(&self.requester, hosts, options, with).await?;
-        let preparing = began.elapsed();
-        let (size, digest) = (found.size, found.digest);
-        let range = match options.range {
-            None => 0..size,
-            Some(range) => range.within(size).ok_or(FetchError::NoSuchRange { range, size })?,
-        };
-        let arrived = match options.protocol {
-            FetchProtocol::Scdp => {
-                self.fetch_by_scdp((hosts, options), found, range.clone(), target).await?
+    ) -> Boxed<'a, Result<FetchReport, FetchError>> {
+        Box::pin(async move {
+            if options.range.is_some() && options.protocol != FetchProtocol::Scdp {
+                return Err(FetchError::RangeByProtocol);
             }
-            FetchProtocol::Lttp { method } => {
-                self.fetch_by_lttp(options, method, found, target).await?
-            }
-            FetchProtocol::Ndp => self.fetch_by_ndp(options, found, target).await?,
-        };
-        let Arrived { sink, symbol_size, resumed, replicas, report } = arrived;
-        options.updates.tell(Update::Verifying);
-        let finishing = Instant::now();
-        sink.finish(options.given).await?;
-        Ok(FetchReport {
-            size,
-            digest,
-            range,
-            elapsed: began.elapsed(),
-            preparing,
-            finishing: finishing.elapsed(),
-            symbol_size,
-            resumed,
-            replicas: replicas.into_iter().map(|replica| replica.report(&self.requester)).collect(),
-            protocol: report,
+            let by_lttp = matches!(options.protocol, FetchProtocol::Lttp { .. });
+            let late = if by_lttp { Late::IsLeftOut } else { Late::Joins };
+            let began = Instant::now();
+            let with = (self.config.timeout, late, self.config.further_addresses);
+            let found = find(&self.requester, hosts, options, with).await?;
+            let preparing = began.elapsed();
+            let (size, digest) = (found.size, found.digest);
+            let range = match options.range {
+                None => 0..size,
+                Some(range) => range.within(size).ok_or(FetchError::NoSuchRange { range, size })?,
+            };
+            let arrived = match options.protocol {
+                FetchProtocol::Scdp => {
+                    self.fetch_by_scdp((hosts, options), found, range.clone(), target).await?
+                }
+                FetchProtocol::Lttp { method } => {
+                    self.fetch_by_lttp(options, method, found, target).await?
+                }
+                FetchProtocol::Ndp => self.fetch_by_ndp(options, found, target).await?,
+            };
+            let Arrived { sink, symbol_size, resumed, replicas, report } = arrived;
+            options.updates.tell(Update::Verifying);
+            let finishing = Instant::now();
+            sink.finish(options.given).await?;
+            Ok(FetchReport {
+                size,
+                digest,
+                range,
+                elapsed: began.elapsed(),
+                preparing,
+                finishing: finishing.elapsed(),
+                symbol_size,
+                resumed,
+                replicas: replicas
+                    .into_iter()
+                    .map(|replica| replica.report(&self.requester))
+                    .collect(),
+                protocol: report,
+            })
         })
     }
 }

@@ -20,6 +20,7 @@ use super::{Client, Target};
 use crate::Host;
 use crate::store::tree::listing::{Cursor, MAX_LISTING_LEN, TreePart};
 use crate::store::tree::{NextTree, Plan};
+use crate::task::Boxed;
 
 pub use crate::store::tree::{LinksOut, Swapped, TreeChange, TreeFilter, TreeListing};
 pub use error::{TreeDisagreement, TreeError};
@@ -37,15 +38,17 @@ impl Client {
     ///
     /// # Errors
     /// [`TreeError`]; of hosts that differ it names the first path in which they do.
-    pub async fn list(
-        &self,
-        hosts: &[Host],
-        options: &TreeOptions,
-    ) -> Result<TreeListing, TreeError> {
-        match self.listed(hosts, options).await {
-            Ok(listing) => Ok(listing),
-            Err(error) => Err(self.locate(error, (hosts, options), None).await),
-        }
+    pub fn list<'a>(
+        &'a self,
+        hosts: &'a [Host],
+        options: &'a TreeOptions,
+    ) -> Boxed<'a, Result<TreeListing, TreeError>> {
+        Box::pin(async move {
+            match self.listed(hosts, options).await {
+                Ok(listing) => Ok(listing),
+                Err(error) => Err(self.locate(error, (hosts, options), None).await),
+            }
+        })
     }
 
     /// As [`list`](Self::list), without a search for what differs.
@@ -76,29 +79,31 @@ impl Client {
     ///
     /// # Errors
     /// [`TreeError`]. What is in place by then stays, and a later call goes on from there.
-    pub async fn fetch_tree(
-        &self,
-        hosts: &[Host],
-        options: &TreeOptions,
-        directory: &Path,
+    pub fn fetch_tree<'a>(
+        &'a self,
+        hosts: &'a [Host],
+        options: &'a TreeOptions,
+        directory: &'a Path,
         hear: Arc<dyn Fn(TreeChange) + Send + Sync>,
-    ) -> Result<TreeReport, TreeError> {
-        let options = &options.for_directory(directory);
-        if !options.atomic || options.dry_run {
-            let fetched = self.fetch_into(hosts, options, (directory, None), hear).await?;
-            return Ok(fetched.0);
-        }
-        let began = Instant::now();
-        let directory = directory.to_owned();
-        let next = blocking(move || NextTree::claim(&directory)).await?;
-        let next = Arc::new(next.map_err(TreeError::Beside)?);
-        let into = (next.path(), Some(&next));
-        let (mut report, listing) = self.fetch_into(hosts, options, into, hear).await?;
-        let (deletes, filter) = (options.delete, options.filter.clone());
-        let swap = move || swap(&next, &listing, &filter, deletes);
-        report.swapped = Some(blocking(swap).await??);
-        report.elapsed = began.elapsed();
-        Ok(report)
+    ) -> Boxed<'a, Result<TreeReport, TreeError>> {
+        Box::pin(async move {
+            let options = &options.for_directory(directory);
+            if !options.atomic || options.dry_run {
+                let fetched = self.fetch_into(hosts, options, (directory, None), hear).await?;
+                return Ok(fetched.0);
+            }
+            let began = Instant::now();
+            let directory = directory.to_owned();
+            let next = blocking(move || NextTree::claim(&directory)).await?;
+            let next = Arc::new(next.map_err(TreeError::Beside)?);
+            let into = (next.path(), Some(&next));
+            let (mut report, listing) = self.fetch_into(hosts, options, into, hear).await?;
+            let (deletes, filter) = (options.delete, options.filter.clone());
+            let swap = move || swap(&next, &listing, &filter, deletes);
+            report.swapped = Some(blocking(swap).await??);
+            report.elapsed = began.elapsed();
+            Ok(report)
+        })
     }
 
     /// Fetches into a directory, or into a tree that is to take the place of another and is to have what that has. Returns

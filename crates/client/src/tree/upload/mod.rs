@@ -15,6 +15,7 @@ use super::super::Client;
 use super::error::TreeError;
 use super::put_report::{HearPut, PutTreeOptions, PutTreeReport};
 use crate::Host;
+use crate::task::Boxed;
 use source::Source;
 use transfer::{Round, Upload};
 
@@ -30,32 +31,34 @@ impl Client {
     ///
     /// # Errors
     /// [`TreeError`]. What is in place by then stays, and a later call goes on from there.
-    pub async fn put_tree(
-        &self,
-        directory: &Path,
-        hosts: &[Host],
-        options: &PutTreeOptions,
+    pub fn put_tree<'a>(
+        &'a self,
+        directory: &'a Path,
+        hosts: &'a [Host],
+        options: &'a PutTreeOptions,
         hear: Arc<HearPut>,
-    ) -> Result<PutTreeReport, TreeError> {
-        let began = Instant::now();
-        let upload = Upload::new(self, hosts, options, hear)?;
-        loop {
-            let walk = Source::walk(directory.to_owned(), options.clone());
-            let source = crate::task::spawn_blocking(walk).await;
-            let source = Arc::new(source.map_err(|_| TreeError::Stopped)??);
-            upload.take(&source);
-            let round = upload.round(&source, began).await;
-            match round {
-                Ok(Round::Done) => return Ok(upload.report(&source, began)),
-                Ok(Round::Again) if upload.begin_again(ROUNDS) => pause().await,
-                Ok(Round::Again) => {
-                    return Err(TreeError::Incomplete(Box::new(upload.report(&source, began))));
+    ) -> Boxed<'a, Result<PutTreeReport, TreeError>> {
+        Box::pin(async move {
+            let began = Instant::now();
+            let upload = Upload::new(self, hosts, options, hear)?;
+            loop {
+                let walk = Source::walk(directory.to_owned(), options.clone());
+                let source = crate::task::spawn_blocking(walk).await;
+                let source = Arc::new(source.map_err(|_| TreeError::Stopped)??);
+                upload.take(&source);
+                let round = upload.round(&source, began).await;
+                match round {
+                    Ok(Round::Done) => return Ok(upload.report(&source, began)),
+                    Ok(Round::Again) if upload.begin_again(ROUNDS) => pause().await,
+                    Ok(Round::Again) => {
+                        return Err(TreeError::Incomplete(Box::new(upload.report(&source, began))));
+                    }
+                    Err(TreeError::Source(error))
+                        if error.is_change() && upload.begin_again(ROUNDS) => {}
+                    Err(error) => return Err(error),
                 }
-                Err(TreeError::Source(error))
-                    if error.is_change() && upload.begin_again(ROUNDS) => {}
-                Err(error) => return Err(error),
             }
-        }
+        })
     }
 }
 
