@@ -12,7 +12,7 @@ FILE ?=
 # What CI runs, in order: what fails fast comes first; those joined by + at the same time.
 PARTS := setup fmt+deny+rules+package unit-build unit+lint+python-test+neon+cross+api-docs+docs test-32-bit+web-test
 # Crates that build on every target; Maelstrom needs a C compiler for it, and the rest is for Linux.
-ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport sim experiments figures)
+ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport sim scenario experiments figures)
 # Virtual sockets, for transfers under faults. The driver that is shipped has none, so they are not on by default; all tests run with
 # them, so that its crates are built once.
 TRANSFERS := wellspring-fault-sim/transfers

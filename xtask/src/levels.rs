@@ -65,8 +65,9 @@ pub const CRATES: &[Crate] = &[
     // Protocols on sockets for whoever brings the bytes. Client and server are built on it.
     product("wellspring-driver", 3),
     product("wellspring-appliance", 3),
-    product("wellspring-experiments", 3),
-    product("wellspring-figures", 4),
+    product("wellspring-scenario", 3),
+    product("wellspring-experiments", 4),
+    product("wellspring-figures", 5),
     product("wellspring-isal", 3),
     product("wellspring-console", 3),
     // What client and server share; neither knows the other.

@@ -1,7 +1,7 @@
 //! Generation of requests, one at a time as the run goes.
 
+use crate::scenario::trace::Trace;
 use crate::scenario::{Background, Placement, Scenario, Sizes, Workload};
-use crate::trace::Trace;
 use anyhow::{Result, ensure};
 use wellspring_core::{Duration, RandomStream, Seed};
 

@@ -14,7 +14,7 @@ pub(super) const SCDP_AS_SHIPPED: [(&str, &str); 5] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wellspring_experiments::catalogue;
+    use wellspring_experiments::scenario::catalogue;
 
     #[test]
     fn every_figure_with_a_column_as_shipped_can_be_run_so() {

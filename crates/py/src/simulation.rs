@@ -8,10 +8,10 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use serde_json::{Map, Value, json};
-use wellspring_experiments::catalogue::{self, SCENARIOS};
 use wellspring_experiments::record::Reason;
 use wellspring_experiments::results::RunRow;
 use wellspring_experiments::run::{Outcome, run};
+use wellspring_experiments::scenario::catalogue::{self, SCENARIOS};
 use wellspring_experiments::scenario::{Plan, Scenario};
 
 /// Columns of a run that are not of the result: its parameters have columns of their own.

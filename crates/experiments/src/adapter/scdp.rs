@@ -250,7 +250,7 @@ impl Adapter for Scdp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue;
+    use crate::scenario::catalogue;
 
     #[test]
     fn background_travels_in_the_lowest_class_and_sizes_choose_where_asked_for() {

@@ -1,10 +1,10 @@
 //! TCP for some of the requests, beside another protocol.
 
 use wellspring_core::Duration;
-use wellspring_experiments::catalogue;
-use wellspring_experiments::quantity::Span;
 use wellspring_experiments::results::RunRow;
 use wellspring_experiments::run::{Ending, run};
+use wellspring_experiments::scenario::catalogue;
+use wellspring_experiments::scenario::quantity::Span;
 use wellspring_experiments::scenario::{Plan, Scenario};
 use wellspring_experiments::stats::mean;
 

@@ -1,7 +1,7 @@
 //! LTTP's claims on simulated networks as inequalities, and pinned digests.
 
-use wellspring_experiments::catalogue;
 use wellspring_experiments::run::{Ending, Outcome, run};
+use wellspring_experiments::scenario::catalogue;
 use wellspring_experiments::scenario::{Plan, Scenario};
 
 fn scenario(name: &str, settings: &[(&str, &str)]) -> Scenario {

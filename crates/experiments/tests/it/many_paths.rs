@@ -1,8 +1,8 @@
 //! One session over several equal-cost paths.
 
-use wellspring_experiments::catalogue;
 use wellspring_experiments::run::run;
 use wellspring_experiments::scenario::Plan;
+use wellspring_experiments::scenario::catalogue;
 
 /// The goodput of `many-paths` by so many paths, where labels name them one by one \[Mbit/s\].
 fn goodput(paths: u16, dead: bool) -> f64 {

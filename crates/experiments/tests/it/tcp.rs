@@ -1,8 +1,8 @@
 //! TCP and DCTCP in scenarios.
 
-use wellspring_experiments::catalogue;
 use wellspring_experiments::run::{Outcome, run};
 use wellspring_experiments::scenario::Plan;
+use wellspring_experiments::scenario::catalogue;
 
 /// One of Wellspring's scenarios, with some of its keys set.
 fn outcome(name: &str, settings: &[(&str, &str)]) -> Outcome {

@@ -58,7 +58,7 @@ impl Scenario {
 
 #[cfg(test)]
 mod tests {
-    use crate::scenario::Plan;
+    use crate::Plan;
 
     fn parsed(lines: &str) -> Result<(), String> {
         let text = format!(

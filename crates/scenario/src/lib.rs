@@ -1,16 +1,24 @@
-//! Scenario files.
+//! Scenario files: a network, a protocol and a workload, and what a sweep varies of them.
+//!
+//! A [`Plan`] is what a file says; it leads to [`Scenario`]s, whose every key is checked. The papers' own are in the
+//! [`catalogue`].
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod bounds;
+pub mod catalogue;
 mod check;
 mod check_protocol;
 mod check_switch;
 mod network;
 mod plan;
 mod protocol;
+pub mod quantity;
+mod sizes;
+pub mod trace;
 mod workload;
 
-pub(crate) use bounds::MAX_SPAN;
-pub use bounds::ScenarioError;
+pub use bounds::{MAX_SPAN, ScenarioError};
 pub use network::{
     Event, EventKind, MulticastKind, OverflowKind, Shape, SlowLink, SprayingKind, Switch, Topology,
     TopologyKind, VictimKind,

@@ -1,6 +1,6 @@
 //! The scenario files that come with Wellspring.
 
-use crate::scenario::Plan;
+use crate::Plan;
 use anyhow::{Result, bail};
 
 macro_rules! scenarios {

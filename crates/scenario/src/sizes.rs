@@ -1,6 +1,6 @@
 //! Distributions of transfer sizes.
 
-use crate::scenario::Sizes;
+use crate::Sizes;
 use wellspring_core::RandomStream;
 
 /// SCDP Table I (journal): upper ends of ranges \[bytes\] and shares. Within a range sizes are

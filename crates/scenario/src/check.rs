@@ -102,7 +102,7 @@ impl Scenario {
     ///
     /// # Errors
     /// They are not.
-    pub(crate) fn check_hosts(&self, all: u64) -> Check {
+    pub fn check_hosts(&self, all: u64) -> Check {
         let Background { fraction, exclusive, storage, .. } = self.background;
         let background = ((fraction * all as f64) as u64).min(all);
         if storage.is_some() && fraction > 0.0 {
@@ -147,7 +147,7 @@ impl Scenario {
     ///
     /// # Errors
     /// They do not.
-    pub(crate) fn check_tables(&self, graph: &Graph) -> Check {
+    pub fn check_tables(&self, graph: &Graph) -> Check {
         if self.topology.kind == TopologyKind::FatTree && self.events.is_empty() {
             return Ok(());
         }
@@ -333,7 +333,7 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use crate::scenario::Plan;
+    use crate::Plan;
 
     fn refused(lines: &str, key: &str) {
         let text = format!("name = \"x\"\n{lines}");

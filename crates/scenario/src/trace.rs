@@ -112,7 +112,7 @@ impl Trace {
     }
 
     /// A flow has ended: those that start now.
-    pub(crate) fn ended(&mut self, flow: u32) -> Vec<u32> {
+    pub fn ended(&mut self, flow: u32) -> Vec<u32> {
         let fires =
             self.flows.get(flow as usize).map(|flow| flow.fires.clone()).unwrap_or_default();
         let fired = fires.iter().filter_map(|id| self.triggers.get_mut(id).map(Trigger::fire));
@@ -120,7 +120,7 @@ impl Trace {
     }
 
     /// Whether flows wait for others to end.
-    pub(crate) fn awaits(&self) -> bool {
+    pub fn awaits(&self) -> bool {
         self.triggers.values().any(|trigger| !trigger.flows.is_empty())
     }
 

@@ -27,7 +27,7 @@ impl fmt::Display for ScenarioError {
 impl core::error::Error for ScenarioError {}
 
 /// The longest simulated time: time is a circle of 213 days.
-pub(crate) const MAX_SPAN: Duration = Duration::from_secs(86_400 * 30);
+pub const MAX_SPAN: Duration = Duration::from_secs(86_400 * 30);
 /// The largest transfer \[bytes\].
 pub(super) const MAX_SIZE: u64 = 1 << 40;
 
