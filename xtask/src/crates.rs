@@ -1,4 +1,5 @@
-//! Declarations that each crate must have: the lints of its level, the refusal of `unsafe` and of `unwrap`.
+//! Declarations that each crate must have: the lints of its level, the refusal of `unsafe` and of `unwrap`, the tests of its
+//! examples.
 
 use crate::finding::Finding;
 use crate::levels::{CRATES, Level};
@@ -12,7 +13,7 @@ const UNSAFE_CRATES: &[&str] = &["kernels", "driver", "appliance", "isal", "py",
 const NO_UNWRAP: &str = "#![cfg_attr(not(test), deny(clippy::unwrap_used))]";
 
 /// Reports crates whose clippy settings are not those of their level, that allow `unsafe`, or `unwrap`
-/// outside of tests.
+/// outside of tests, or whose examples no test would run.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for entry in CRATES {
@@ -38,6 +39,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::error(settings, format!("must be a link to {template}")));
             }
         }
+        findings.extend(untested_examples(tree, &folder));
         if !UNSAFE_CRATES.contains(&short) && !source.contains("#![forbid(unsafe_code)]") {
             findings.push(Finding::error(&root, "must say #![forbid(unsafe_code)]"));
         }
@@ -46,6 +48,31 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Examples in the documentation of a crate that has no tests of documentation: for most a program would be built in vain.
+fn untested_examples(tree: &Tree, folder: &str) -> Vec<Finding> {
+    let manifest = tree.text(&format!("{folder}/Cargo.toml")).unwrap_or_default();
+    if !manifest.contains("doctest = false") {
+        return Vec::new();
+    }
+    let sources = format!("{folder}/src/");
+    let files = tree.texts().filter(|(path, _)| path.starts_with(&sources));
+    let examples = files.filter(|(_, text)| has_example(text));
+    examples
+        .map(|(path, _)| Finding::error(path, "has an example, and the crate says doctest = false"))
+        .collect()
+}
+
+/// Whether a comment of documentation has a block of code that is not said to be other text.
+fn has_example(text: &str) -> bool {
+    let comments = text.lines().filter_map(|line| {
+        let line = line.trim_start();
+        line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))
+    });
+    let fences = comments.filter_map(|line| line.trim_start().strip_prefix("```"));
+    // Every second fence closes a block.
+    fences.step_by(2).any(|language| !matches!(language, "text" | "toml" | "sh"))
 }
 
 #[cfg(test)]
@@ -92,6 +119,25 @@ mod tests {
             Tree::of(&[("crates/cli/src/main.rs", UNSAFE), ("crates/kernels/src/lib.rs", UNSAFE)]);
         let places: Vec<_> = check(&tree).into_iter().map(|f| f.place).collect();
         assert_eq!(places, ["crates/kernels/clippy.toml", "crates/cli/src/main.rs"]);
+    }
+
+    #[test]
+    fn examples_that_no_test_would_run_are_a_breach() {
+        let found = |manifest, comment: &str| {
+            let tree = Tree::of(&[
+                ("crates/cli/src/main.rs", SAFE),
+                ("crates/cli/Cargo.toml", manifest),
+                ("crates/cli/src/a.rs", comment),
+            ]);
+            check(&tree).into_iter().map(|f| f.place).collect::<Vec<_>>()
+        };
+        let without = "[lib]\ndoctest = false\n";
+        let (example, picture) =
+            ("/// ```\n/// f();\n/// ```\n", "//! ```text\n//! a -> b\n//! ```\n");
+        assert_eq!(found(without, example), ["crates/cli/src/a.rs"]);
+        assert_eq!(found(without, &format!("{picture}{example}")), ["crates/cli/src/a.rs"]);
+        assert_eq!(found(without, picture), [""; 0]);
+        assert_eq!(found("", example), [""; 0]);
     }
 
     #[test]

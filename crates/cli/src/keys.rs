@@ -115,7 +115,6 @@ impl KeyArgs {
 
 fn warn(what: &str) {
     writeln!(Stderr, "WARNING: --insecure: {what}");
-    tracing::warn!("--insecure: {what}");
 }
 
 /// The failure to use key files.

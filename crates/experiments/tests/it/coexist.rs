@@ -14,7 +14,7 @@ fn parse(protocol: &str, beside: &str) -> anyhow::Result<Scenario> {
         "name = \"two\"\n[topology]\nk = 4\n[switch]\noverflow = \"drop\"\nspraying = \"flow\"\nmark_packets = 10\n\
          [protocol]\n{protocol}\n[beside]\n{beside}\n\
          [background]\nfraction = 0.25\nwarmup = \"2ms\"\n\
-         [workload]\nkind = \"storage\"\nsessions = 40\nlambda = 500.0\nsize = \"400KB\"\nreplicas = 3\n\
+         [workload]\nkind = \"storage\"\nsessions = 20\nlambda = 500.0\nsize = \"400KB\"\nreplicas = 3\n\
          writes = 0.5\nwrite_by = \"daisy-chain\"\nread_by = \"multi-block\"\n"
     );
     Ok(Plan::parse(&text)?.scenarios()?.remove(0))
@@ -37,7 +37,7 @@ fn tcp_runs_beside_every_protocol_with_its_share_of_the_requests() {
         assert_eq!(first.counters, again.counters, "{protocol}");
         assert_ne!(first.counters.digest, other.counters.digest, "{protocol}");
         let of = |name| first.foreground().filter(|flow| flow.protocol.as_str() == name).count();
-        assert_eq!((of(protocol), of("tcp-newreno")), (30, 10));
+        assert_eq!((of(protocol), of("tcp-newreno")), (15, 5));
         let mut background = first.flows.iter().filter(|flow| flow.kind == "background");
         assert!(background.all(|flow| flow.protocol.as_str() == protocol && !flow.beside));
     }
@@ -52,8 +52,8 @@ fn a_row_tells_what_is_of_the_protocol_and_what_of_the_tcp_beside_it() {
         let outcome = run(&scenario, 1, &mut |_| {}).unwrap();
         let row = RunRow::new(&scenario, &outcome);
         assert_eq!((row.protocol.as_str(), row.beside.as_str()), (protocol, beside));
-        assert_eq!((row.requests, row.completed), (40, 40));
-        assert_eq!((row.beside_requests, row.beside_completed, row.beside_failed), (10, 10, 0));
+        assert_eq!((row.requests, row.completed), (20, 20));
+        assert_eq!((row.beside_requests, row.beside_completed, row.beside_failed), (5, 5, 0));
         let goodput = |beside: bool| {
             let flows = outcome.foreground().filter(|flow| flow.beside == beside);
             mean(&flows.map(|flow| flow.goodput() / 1e9).collect::<Vec<_>>())
@@ -62,7 +62,7 @@ fn a_row_tells_what_is_of_the_protocol_and_what_of_the_tcp_beside_it() {
         assert!(row.fct_mean > 0.0 && row.beside_fct_mean > 0.0);
         assert!(row.beside_fct_p99 > row.beside_fct_mean);
 
-        scenario.run.limit = Span(Duration::from_millis(40));
+        scenario.run.limit = Span(Duration::from_millis(20));
         let row = RunRow::new(&scenario, &run(&scenario, 1, &mut |_| {}).unwrap());
         let of_tcp = format!(" beside, over {beside}, still under way at run.limit");
         assert!(row.missing.contains(&of_tcp), "{}", row.missing);

@@ -32,18 +32,16 @@ const SLOW: &str = "[[topology.links]]\nbetween = [\"host3\", \"switch0\"]\nrate
 fn a_write_to_three_takes_little_more_than_the_line_whatever_is_lost() {
     for (fabric, groups) in [("shared", "true"), ("dedicated", "true"), ("trimming", "false")] {
         for (loss, most) in [("0.0", 0.92), ("0.005", 0.97), ("0.025", 1.05)] {
-            for seed in 1..=3 {
-                let overflow = if fabric == "trimming" { "trim" } else { "drop" };
-                let settings = [
-                    ("protocol.fabric", fabric),
-                    ("switch.overflow", overflow),
-                    ("switch.trim_groups", groups),
-                    ("topology.data_loss", loss),
-                    ("topology.control_loss", loss),
-                ];
-                let took = took(&write(&settings, "", seed));
-                assert!(took <= most, "{fabric}, loss {loss}, seed {seed}: {took} s of {most}");
-            }
+            let overflow = if fabric == "trimming" { "trim" } else { "drop" };
+            let settings = [
+                ("protocol.fabric", fabric),
+                ("switch.overflow", overflow),
+                ("switch.trim_groups", groups),
+                ("topology.data_loss", loss),
+                ("topology.control_loss", loss),
+            ];
+            let took = took(&write(&settings, "", 1));
+            assert!(took <= most, "{fabric}, loss {loss}: {took} s of {most}");
         }
     }
 }
@@ -58,7 +56,7 @@ fn a_slow_member_costs_a_quorum_a_tenth() {
             ("switch.overflow", overflow),
             ("switch.trim_groups", "false"),
         ];
-        for seed in 1..=6 {
+        for seed in 1..=3 {
             let with = write(&settings, SLOW, seed);
             if with.foreground().any(|flow| flow.host == 3) {
                 continue; // the slow one is the sender

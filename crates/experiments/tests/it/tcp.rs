@@ -44,8 +44,9 @@ fn rounds_begin_when_the_last_block_of_the_one_before_is_there() {
     let ratio = last(&rounds) / last(&one);
     assert!((2.8..3.3).contains(&ratio), "{ratio}");
     for protocol in ["scdp", "ndp"] {
-        let settings = [("protocol.name", protocol), ("workload.rounds", "3")];
-        assert_eq!(outcome("scdp-12a", &settings).foreground().count(), 210, "{protocol}");
+        let settings =
+            [("protocol.name", protocol), ("workload.senders", "10"), ("workload.rounds", "3")];
+        assert_eq!(outcome("scdp-12a", &settings).foreground().count(), 30, "{protocol}");
     }
 }
 

@@ -304,6 +304,7 @@ mod tests {
         cubic.restart();
         assert_eq!(cubic.window(), 2);
     }
+
     #[test]
     fn a_long_silence_is_one_reduction() {
         let mut cubic = Cubic::new(1_000, 10_000);

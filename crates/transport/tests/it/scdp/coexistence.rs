@@ -85,7 +85,7 @@ fn four_cubic_flows_keep_their_four_fifths() {
 fn two_sessions_converge() {
     for (millis, queue) in [(2, 1.0), (10, 1.0), (60, 1.0)] {
         let of = |seed| jain(&together(seed, &path(millis, queue), &[Algorithm::Veno; 2], 15, 15));
-        let fairness = [1, 2, 3, 4].map(of);
+        let fairness = [1, 2].map(of);
         let mean = fairness.iter().sum::<f64>() / fairness.len() as f64;
         assert!(mean >= 0.98, "{millis} ms, {queue} BDP: {fairness:?}");
     }
