@@ -10,7 +10,7 @@ TARGETS ?=
 FILE ?=
 
 # What CI runs, in order: what fails fast comes first; those joined by + at the same time.
-PARTS := setup fmt+deny+rules+package unit-build unit+lint+python-test+neon+cross+api-docs+docs test-32-bit+web-test
+PARTS := setup fmt+deny+rules+package unit-build unit+lint+python-test+neon+cross+api-docs+docs web-test+test-32-bit
 # Crates that build on every target; Maelstrom needs a C compiler for it, and the rest is for Linux.
 ANYWHERE := $(addprefix -p wellspring-,core kernels codec wire fabric transport sim scenario experiments figures)
 # Virtual sockets, for transfers under faults. The driver that is shipped has none, so they are not on by default; all tests run with

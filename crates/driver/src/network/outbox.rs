@@ -56,7 +56,8 @@ struct Batch {
 /// become one batch, which goes out by one segmentation; a batch for several hosts is laid down
 /// once and sent to each.
 pub(crate) struct Outbox {
-    arena: Box<[u8]>,
+    /// As long as has been needed so far, `ARENA_LEN` at most.
+    arena: Vec<u8>,
     used: usize,
     batches: Vec<Batch>,
     targets: Vec<Target>,
@@ -72,7 +73,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     pub(crate) fn new() -> Self {
         Outbox {
-            arena: vec![0; ARENA_LEN].into_boxed_slice(),
+            arena: Vec::with_capacity(ARENA_LEN),
             used: 0,
             batches: Vec::with_capacity(MAX_BATCHES),
             targets: Vec::with_capacity(2 * MAX_BATCHES),
@@ -95,7 +96,13 @@ impl Outbox {
 
     /// Room for one datagram of any length; `None` if [`flush`](Self::flush) must come first.
     pub(crate) fn room(&mut self) -> Option<&mut [u8]> {
-        self.has_room().then(|| &mut self.arena[self.used..self.used + MAX_DATAGRAM_LEN])
+        self.has_room().then(|| {
+            let end = self.used + MAX_DATAGRAM_LEN;
+            if self.arena.len() < end {
+                self.arena.resize(end, 0);
+            }
+            &mut self.arena[self.used..end]
+        })
     }
 
     /// Whether there is [`room`](Self::room).

@@ -25,6 +25,10 @@ const REPORTS: u32 = 3;
 const REPORTS_OF_KNOWN: u32 = 5;
 /// Reports that there is no way to an address, after which no more than `REPORTS` attempts are made.
 const REPORTS_OF_NO_WAY: u32 = 2;
+/// Attempts after which one report is enough, 3.5 s after the first. Linux as a router counts a report twice against its
+/// limit of one a second: to who asks once a second it sends those at the beginning and then none, and one of them may be
+/// lost, or come before the request that it is to end.
+const ATTEMPTS_OF_ONE_REPORT: u32 = 6;
 
 /// What has come back.
 pub(super) struct Heard {
@@ -190,7 +194,11 @@ impl Table {
     pub(super) fn no_way(&self, nonce: u64) -> Option<AskError> {
         let waiting = lock(&self.waiting);
         let waiter = waiting.get(&nonce).filter(|waiter| waiter.attempts >= REPORTS)?;
-        let (_, why) = waiter.no_way.filter(|(reports, _)| *reports >= REPORTS_OF_NO_WAY)?;
+        let enough = match waiter.attempts {
+            ATTEMPTS_OF_ONE_REPORT.. => 1,
+            _ => REPORTS_OF_NO_WAY,
+        };
+        let (_, why) = waiter.no_way.filter(|(reports, _)| *reports >= enough)?;
         let known = lock(&self.answered).contains(&waiter.asked);
         (!known).then_some(AskError::Unreachable(why))
     }
@@ -236,5 +244,44 @@ pub(super) struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         lock(&self.table.waiting).remove(&self.nonce);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: SocketAddr =
+        SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 4711);
+
+    /// After so many attempts and reports, whether a request to a host is given up; it has answered before, or not.
+    fn is_given_up(attempts: u32, reports: u32, has_answered: bool) -> bool {
+        let table = Table::default();
+        let waiter = Waiter {
+            asked: HOST,
+            routes: Routes::default(),
+            by_any_path: false,
+            attempts,
+            closed: 0,
+            reported: 0,
+            no_way: None,
+            sender: oneshot::channel().0,
+        };
+        lock(&table.waiting).insert(1, waiter);
+        if has_answered {
+            lock(&table.answered).insert(HOST);
+        }
+        for _ in 0..reports {
+            table.on_no_way(HOST, Unreached::NoWay);
+        }
+        matches!(table.no_way(1), Some(AskError::Unreachable(Unreached::NoWay)))
+    }
+
+    #[test]
+    fn few_reports_that_there_is_no_way_are_believed_after_more_attempts() {
+        let given_up = [(2, 2), (3, 1), (3, 2), (5, 1), (6, 1), (60, 0)]
+            .map(|(attempts, reports)| is_given_up(attempts, reports, false));
+        assert_eq!(given_up, [false, false, true, false, true, false]);
+        assert!(!is_given_up(60, 60, true), "its way may be cut for a while");
     }
 }
