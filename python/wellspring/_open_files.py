@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from .errors import NoHost, TargetExists
 from .reports import FetchReport, PutTreeReport
@@ -34,8 +34,6 @@ _LEAVES_BY_ERROR = dis.opmap["WITH_EXCEPT_START"]
 _ERROR = "an error left its `with` statement: write it again"
 _DROPPED = "nobody closed it: open it by `with`, or close it"
 _OWED = "putting it failed, and nobody closed it once more: write it again"
-
-_T = TypeVar("_T")
 
 
 def put(client: Client, local: str, path: str, replace: bool = True) -> None:
@@ -156,45 +154,76 @@ class Reader(Sized):
 
     def __init__(self, remote: Remote) -> None:
         self._has_failed = False
+        # Counted here: to ask the buffer for it costs as much as a short line.
+        self._next = 0
         super().__init__(remote, remote.size, BLOCK)
 
-    def _whole(self, call: Callable[..., _T], *arguments: Any) -> _T:
-        at = self.tell()
+    def _may_read(self) -> None:
         if self._has_failed:
             raise OSError(
-                f"an earlier read failed, and what was held above it is lost: go on by seek({at}), where that read "
+                f"an earlier read failed, and what was held above it is lost: go on by seek({self._next}), where that read "
                 "began (a text or compressed file: where you were there), or open the file again"
             )
-        try:
-            return call(*arguments)
-        except BaseException as error:
-            super().seek(at)
-            # Arguments of a wrong type are refused before anything is read.
-            self._has_failed = not isinstance(error, TypeError)
-            raise
+
+    def _fail(self, error: BaseException) -> None:
+        super().seek(self._next)
+        # Arguments of a wrong type are refused before anything is read.
+        self._has_failed = not isinstance(error, TypeError)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        at = super().seek(offset, whence)
+        self._next = super().seek(offset, whence)
         self._has_failed = self._has_failed and whence == io.SEEK_CUR
-        return at
+        return self._next
+
+    def _bytes(self, call: Callable[..., bytes], size: int | None) -> bytes:
+        self._may_read()
+        try:
+            part = call(size)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        self._next += len(part)
+        return part
+
+    def _count(self, call: Callable[..., int], buffer: Any) -> int:
+        self._may_read()
+        try:
+            count = call(buffer)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        self._next += count
+        return count
 
     def read(self, size: int | None = -1, /) -> bytes:
-        return self._whole(super().read, size)
+        return self._bytes(super().read, size)
 
     def read1(self, size: int = -1, /) -> bytes:
-        return self._whole(super().read1, size)
+        return self._bytes(super().read1, size)
 
     def peek(self, size: int = 0, /) -> bytes:
-        return self._whole(super().peek, size)
+        at = self._next
+        part = self._bytes(super().peek, size)
+        self._next = at
+        return part
 
     def readinto(self, buffer: Any, /) -> int:
-        return self._whole(super().readinto, buffer)
+        return self._count(super().readinto, buffer)
 
     def readinto1(self, buffer: Any, /) -> int:
-        return self._whole(super().readinto1, buffer)
+        return self._count(super().readinto1, buffer)
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        return self._whole(super().readline, size)
+        # As `_bytes`, which would cost half as much again for each line.
+        if self._has_failed:
+            self._may_read()
+        try:
+            line = super().readline(size)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        self._next += len(line)
+        return line
 
 
 def _left_by_errors() -> int:
