@@ -90,9 +90,18 @@ def busy_processors(seconds=2.0):
     return round(max(0.0, os.cpu_count() - idle_seconds / seconds), 1)
 
 
+def processor(cpuinfo):
+    """The processor's name, with its family and model, where the kernel tells them: virtual ones of several generations have one name."""
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in cpuinfo.splitlines())}
+    name = fields.get("model name", "unknown processor")
+    if "cpu family" in fields:
+        name += f" (family {fields['cpu family']}, model {fields.get('model', '?')})"
+    return name
+
+
 def header(arguments, quick):
     """When, where and by what command rows are measured."""
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "unknown processor")
+    cpu = processor(pathlib.Path("/proc/cpuinfo").read_text())
     commit = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"], capture_output=True, text=True).stdout
     return {"date": datetime.date.today().isoformat(), "machine": f"{cpu}, {os.cpu_count()} cores", "kernel": platform.release(),
             "busy": busy_processors(), "method": METHOD, "commit": commit.strip() or "unknown", "builds": len(BUILDS), "quick": quick,

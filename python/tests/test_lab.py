@@ -112,6 +112,13 @@ def test_a_program_that_had_ended_was_not_killed() -> None:
     assert trees.still_running(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
 
 
+def test_processors_of_one_name_are_told_apart_by_their_model() -> None:
+    two = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n"
+    assert page.processor(two) == "AMD EPYC (family 25, model 1)"
+    assert page.processor("model name : ARM\n") == "ARM"
+    assert page.processor("") == "unknown processor"
+
+
 def test_rows_of_another_machine_stay_beside_and_early_goals_are_judged_by_their_words(tmp_path: Path) -> None:
     def head(machine: str) -> dict[str, Any]:
         return {"date": "2026-11-26", "machine": machine, "kernel": "6", "commit": "1", "quick": False, "command": "lab/net"}
