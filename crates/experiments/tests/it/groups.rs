@@ -56,6 +56,7 @@ fn a_slow_member_costs_a_quorum_a_tenth() {
             ("switch.overflow", overflow),
             ("switch.trim_groups", "false"),
         ];
+        let mut tried = 0;
         for seed in 1..=3 {
             let with = write(&settings, SLOW, seed);
             if with.foreground().any(|flow| flow.host == 3) {
@@ -63,7 +64,9 @@ fn a_slow_member_costs_a_quorum_a_tenth() {
             }
             let (with, without) = (took(&with), took(&write(&settings, "", seed)));
             assert!(with <= 1.1 * without, "{fabric}, seed {seed}: {with} s, without it {without}");
+            tried += 1;
         }
+        assert!(tried > 0, "the slow one is always the sender");
     }
 }
 
