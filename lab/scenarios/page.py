@@ -16,8 +16,9 @@ from .system import BUILDS, LAB, ROOT
 # What each scenario is, and how to read its rows.
 ABOUT = {
     "alone": ("A long link", "One object over an emulated link of 100 Mbit/s (queue: one bandwidth-delay product, and at least 64 kB, which are two "
-              "and a half of them at 2 ms), alone. `cubic` and `bbr` are the kernel's TCP, which fetches the file by curl from nginx, `quic` is quinn with 64 MB windows. What did not end in time is rated "
-              "by what had arrived."),
+              "and a half of them at 2 ms), alone. `cubic` and `bbr` are the kernel's TCP, which fetches the file by curl from nginx, `quic` is quinn with 64 MB windows. "
+              "quinn ends a connection when what has come of a stream has more than 1,024 gaps, as it does once slow start overfills the "
+              "queue of a long link. What did not end in time is rated by what had arrived."),
     "beside": ("Beside TCP", "Ours starts three seconds after TCP flows that have the same link to themselves until then. The number is "
                "our part of what both get in the same seconds, without the first and the last half of one; a fair part is 1 / (flows + 1), and `ratio` is ours over that. `instead` is a TCP flow in our place."),
     "put": ("Puts over a long link", "A put to one host, and to a group of three hosts behind the link, whose symbols cross it once. "
