@@ -141,6 +141,7 @@ impl KeyDirectory {
     /// # Errors
     /// [`KeyFileError`].
     pub fn add_cluster(&self) -> Result<ClusterKey, KeyFileError> {
+        let _alone = self.alone()?;
         let mut keys = self.clusters()?;
         let rights = match &keys[..] {
             [(_, rights)] => rights.clone(),
@@ -162,6 +163,7 @@ impl KeyDirectory {
     /// # Errors
     /// [`KeyFileError`].
     pub fn use_second_cluster(&self) -> Result<(), KeyFileError> {
+        let _alone = self.alone()?;
         let mut keys = self.two_clusters()?;
         keys.reverse();
         self.write(CLUSTER, &cluster_to_text(&keys), Existing::Replace)
@@ -172,6 +174,7 @@ impl KeyDirectory {
     /// # Errors
     /// [`KeyFileError`].
     pub fn drop_second_cluster(&self) -> Result<(), KeyFileError> {
+        let _alone = self.alone()?;
         let mut keys = self.two_clusters()?;
         keys.truncate(1);
         self.write(CLUSTER, &cluster_to_text(&keys), Existing::Replace)
@@ -182,6 +185,8 @@ impl KeyDirectory {
     /// # Errors
     /// [`KeyFileError`], also if its key or its name is there already.
     pub fn trust(&self, peer: &Peer) -> Result<(), KeyFileError> {
+        self.make().map_err(|error| KeyFileError::Io(self.0.clone(), error))?;
+        let _alone = self.alone()?;
         let line = peer_to_line(peer).map_err(|bad| self.bad(TRUSTED, bad))?;
         let header = "# Hosts that are trusted by this one: peer NAME KEY RIGHT...\n";
         let before = self.read(TRUSTED, 0o644)?;
@@ -232,13 +237,30 @@ impl KeyDirectory {
         Ok(Some(text))
     }
 
+    /// Makes the directory, unless it is there.
+    fn make(&self) -> io::Result<()> {
+        if let Some(parent) = self.0.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.0)
+    }
+
+    /// Waits until no other program changes what is in a file here, and keeps others from it while what is given back
+    /// lives: each would lose what the other writes. `None` without a directory.
+    fn alone(&self) -> Result<Option<File>, KeyFileError> {
+        let failed = |error| KeyFileError::Io(self.0.clone(), error);
+        let directory = match File::open(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(failed)?,
+        };
+        directory.lock().map_err(failed)?;
+        Ok(Some(directory))
+    }
+
     fn write(&self, name: &str, text: &str, existing: Existing) -> Result<(), KeyFileError> {
         let path = self.0.join(name);
         let written = || {
-            if let Some(parent) = self.0.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
+            self.make()?;
             let mut file = AtomicFile::private(&path, existing)?;
             file.write_all(text.as_bytes())?;
             // What root writes for a service must be readable by that, whose directory it is.
@@ -288,6 +310,24 @@ mod tests {
             let found = fs::metadata(&path).expect("there").permissions().mode() & 0o777;
             assert_eq!(found, mode, "{}", path.display());
         }
+    }
+
+    /// As by commands that run at one time.
+    #[test]
+    fn peers_that_are_trusted_at_one_time_are_all_kept() {
+        let home = tempfile::tempdir().expect("directory");
+        let keys = KeyDirectory::new(home.path().join("keys"));
+        let trust = |number: usize| {
+            let (name, key) = (format!("host{number}"), PrivateKey::generate().public());
+            let peer = Peer { name, key, rights: Rights::all(), addresses: Vec::new() };
+            KeyDirectory::new(keys.path()).trust(&peer)
+        };
+        std::thread::scope(|scope| {
+            let commands: Vec<_> =
+                (0..16).map(|number| scope.spawn(move || trust(number))).collect();
+            commands.into_iter().for_each(|it| it.join().expect("no panic").expect("trusted"));
+        });
+        assert_eq!(keys.peers().expect("fine").len(), 16);
     }
 
     #[test]

@@ -63,9 +63,10 @@ fn value(arg: &Arg, matches: &ArgMatches) -> Option<Value> {
     let id = arg.get_id().as_str();
     let texts: Vec<String> =
         matches.get_raw(id)?.map(|value| value.to_string_lossy().into_owned()).collect();
+    // A name such as 0123 stays as it is.
     let one = |text: &String| match text.parse::<i64>() {
-        Ok(number) => Value::Integer(number),
-        Err(_) => Value::String(text.clone()),
+        Ok(number) if number.to_string() == *text => Value::Integer(number),
+        _ => Value::String(text.clone()),
     };
     match (arg.get_action(), &texts[..]) {
         (ArgAction::SetTrue, _) => Some(Value::Boolean(matches.get_flag(id))),
