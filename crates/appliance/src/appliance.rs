@@ -49,9 +49,10 @@ pub struct Appliance {
     clamp: Option<Clamp>,
     begin: Instant,
     try_at: Instant,
-    _control: ControlSocket,
-    // Last, so that offloads are put back when nothing is watched any more.
+    // Put back when nothing is watched any more.
     offloads: Offloads,
+    // Last: whoever finds it gone may start another appliance.
+    _control: ControlSocket,
 }
 
 impl Appliance {
@@ -120,8 +121,8 @@ impl Appliance {
             clamp,
             begin: now,
             try_at: now,
-            _control: control,
             offloads: offloads.map_err(|error| SetupError::System("offloads", error))?,
+            _control: control,
         })
     }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const CLIENTS: usize = 512;
 /// After an error of the listener, such as too many open files.
 const AGAIN: Duration = Duration::from_millis(50);
+/// Pause between two looks whether an appliance has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What the appliance and those who ask it share.
 #[derive(Clone, Debug)]
@@ -128,6 +130,33 @@ pub fn ask(run_dir: &Path, name: &str, question: &str) -> io::Result<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer)
+}
+
+/// Names of the appliances that have control sockets there, in order. Sockets of appliances that were killed are left out.
+pub fn running(run_dir: &Path) -> Vec<String> {
+    let files = fs::read_dir(run_dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let sockets = files.filter(|path| path.extension().is_some_and(|end| end == "sock"));
+    let listens = |path: &PathBuf| match UnixStream::connect(path) {
+        Err(error) => error.kind() != io::ErrorKind::ConnectionRefused,
+        Ok(_) => true,
+    };
+    let stems = sockets.filter(listens).filter_map(|path| path.file_stem().map(ToOwned::to_owned));
+    let mut names: Vec<String> = stems.map(|name| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// Waits until an appliance that was asked to stop has ended, and what it had changed is as before; false if that takes
+/// longer.
+pub fn has_ended(run_dir: &Path, name: &str, patience: Duration) -> bool {
+    let (path, began) = (socket_path(run_dir, name), Instant::now());
+    while UnixStream::connect(&path).is_ok() {
+        if began.elapsed() > patience {
+            return false;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+    true
 }
 
 fn socket_path(run_dir: &Path, name: &str) -> PathBuf {
@@ -293,5 +322,22 @@ mod tests {
         }
         ask(folder.path(), "one", "down").expect("answered");
         assert!(controls.stop.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn an_appliance_that_was_killed_is_not_one_that_runs_and_the_end_of_one_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let controls = Controls::new();
+        let socket = controls.serve(folder.path(), "one").expect("a socket");
+        drop(UnixListener::bind(socket_path(folder.path(), "dead")).expect("bound"));
+        assert!(socket_path(folder.path(), "dead").exists());
+        assert_eq!(running(folder.path()), ["one"]);
+        assert!(!has_ended(folder.path(), "one", Duration::ZERO), "it listens");
+        thread::scope(|scope| {
+            let waited = scope.spawn(|| has_ended(folder.path(), "one", Duration::MAX));
+            drop(socket);
+            assert!(waited.join().expect("no panic"));
+        });
+        assert!(running(folder.path()).is_empty());
     }
 }

@@ -42,7 +42,7 @@ mod tun;
 pub use addresses::parse_prefix;
 pub use aggregation::AggregationStatus;
 pub use appliance::Appliance;
-pub use control::{Controls, ask};
+pub use control::{Controls, ask, has_ended, running};
 pub use failover::FailoverStatus;
 pub use failover_peers::{FailoverError, FailoverPeers};
 pub use ipnet::IpNet;

@@ -2,16 +2,20 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::Value;
-use wellspring_appliance::ask;
+use wellspring_appliance::{ask, has_ended, running};
 use wellspring_console::exit::Failed;
-use wellspring_console::output::{Stdout, table};
+use wellspring_console::output::{Stderr, Stdout, table};
 use wellspring_console::units::{bytes, part, percent};
 use wellspring_store::atomic_file::{AtomicFile, Existing};
 
 use crate::exit;
+
+/// How long an appliance may take to end.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Print the state and the counters of the appliances of this machine.
 #[derive(Args, Clone, Debug)]
@@ -27,7 +31,7 @@ pub struct StatusArgs {
     json: bool,
 }
 
-/// Stop an appliance of this machine; traffic continues, unprotected.
+/// Stop an appliance of this machine, and wait until it has ended; traffic continues, unprotected.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  wellspring maelstrom down eth1")]
 pub struct DownArgs {
@@ -50,22 +54,33 @@ pub struct KeyArgs {
 }
 
 pub fn status(args: &StatusArgs) -> Result<(), Failed> {
+    let mut silent = Ok(());
     for name in chosen(args.name.as_deref(), &args.run_dir)? {
-        let status = asked(&args.run_dir, &name, "status")?;
-        if args.json {
-            writeln!(Stdout, "{status}")?;
-        } else {
-            write!(Stdout, "{}", table(&rows(&status)))?;
+        match asked(&args.run_dir, &name, "status") {
+            Ok(status) if args.json => writeln!(Stdout, "{status}")?,
+            Ok(status) => write!(Stdout, "{}", table(&rows(&status)))?,
+            // Of the others, there is something to say all the same.
+            Err(failed) => {
+                let before = std::mem::replace(&mut silent, Err(failed));
+                if let Err(Failed { message: Some(message), .. }) = before {
+                    writeln!(Stderr, "{message}");
+                }
+            }
         }
     }
-    Ok(())
+    silent
 }
 
 pub fn down(args: &DownArgs) -> Result<(), Failed> {
     let names = chosen(args.name.as_deref(), &args.run_dir)?;
-    match names.as_slice() {
-        [name] => asked(&args.run_dir, name, "down").map(drop),
-        _ => Err(Failed::usage(format!("which one: {}?", names.join(", ")))),
+    let [name] = names.as_slice() else {
+        return Err(Failed::usage(format!("which one: {}?", names.join(", "))));
+    };
+    asked(&args.run_dir, name, "down")?;
+    match has_ended(&args.run_dir, name, PATIENCE) {
+        true => Ok(()),
+        false => Err(Failed::other(format!("appliance `{name}` was told to stop, and still runs"))
+            .hint("See what it does: its log, `ps`, `wellspring maelstrom status`.")),
     }
 }
 
@@ -91,17 +106,10 @@ fn chosen(name: Option<&str>, run_dir: &Path) -> Result<Vec<String>, Failed> {
     if let Some(name) = name {
         return Ok(vec![name.to_owned()]);
     }
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(run_dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|end| end == "sock") {
-            names.extend(path.file_stem().map(|name| name.to_string_lossy().into_owned()));
-        }
-    }
+    let names = running(run_dir);
     if names.is_empty() {
         return Err(no_such(run_dir, "no appliance runs here"));
     }
-    names.sort();
     Ok(names)
 }
 
