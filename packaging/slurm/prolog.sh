@@ -27,6 +27,8 @@ for name in "${names[@]}"; do
     //* | */../*) give_up "$name is no name of an object" ;;
     esac
     mkdir -p "$scratch/$(dirname -- "$name")"
+    # Of jobs that want the same, one moves it and the others wait; the lock lasts until the next name.
+    exec 9>"$scratch/.lock-${name//\//_}" && flock 9
     case "$name" in
     # A directory: only what differs is moved.
     */) wellspring get --quiet "$hosts/$name" -o "$scratch/$name" ;;

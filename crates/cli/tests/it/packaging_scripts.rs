@@ -98,6 +98,36 @@ fn who_removes_the_package_removes_all_its_services() {
 }
 
 #[test]
+fn of_two_jobs_that_want_the_same_each_gets_all() {
+    let place = Place::new();
+    let commands = Commands::new(&place);
+    commands.add("logger", "");
+    commands.add(
+        "scontrol",
+        "[ \"$3\" = 1 ] && echo ' Comment=wellspring=a/big' || echo ' Comment=wellspring=a/big,small'",
+    );
+    // As the command does, where another makes the file meanwhile.
+    let get = "mkdir \"$5.part\" 2>/dev/null || exit 8; sleep 1; : >\"$5\"; rmdir \"$5.part\"";
+    commands.add("wellspring", get);
+    let scratch = place.path("scratch");
+    let prolog = |job: &str| {
+        let mut command = Command::new("bash");
+        command.arg(packaging("slurm/prolog.sh")).env("SLURM_JOB_ID", job);
+        let output = commands.run(command.env("WELLSPRING_SCRATCH", &scratch));
+        assert!(output.status.success(), "{output:?}");
+        job != "2" || scratch.join("small").exists()
+    };
+    std::thread::scope(|scope| {
+        let jobs = ["1", "2", "2"].map(|job| scope.spawn(move || prolog(job)));
+        let all_there = jobs.map(|job| job.join().expect("no panic"));
+        assert_eq!(all_there, [true; 3]);
+    });
+    let noted = commands.noted();
+    assert!(!noted.iter().any(|line| line.starts_with("logger")), "{noted:?}");
+    assert_eq!(noted.iter().filter(|line| line.starts_with("wellspring")).count(), 2, "{noted:?}");
+}
+
+#[test]
 fn a_jobs_comment_makes_nothing_outside_of_the_scratch() {
     let place = Place::new();
     let commands = Commands::new(&place);
