@@ -80,12 +80,6 @@ impl fmt::Display for StdoutError {
 
 impl std::error::Error for StdoutError {}
 
-/// Prints a line and flushes it. An error is ignored: a server goes on without a reader.
-pub fn print_line(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
 /// A table with its columns lined up: numbers to the right, words to the left.
 ///
 /// A column is one of numbers if all its cells but the first, its head, begin like one.

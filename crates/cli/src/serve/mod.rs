@@ -4,6 +4,7 @@ mod also_at;
 mod bind;
 mod events;
 mod http;
+mod lines;
 mod metrics;
 mod rates;
 mod schedule;
@@ -19,7 +20,6 @@ use clap::Args;
 use sd_notify::NotifyState;
 use serde_json::json;
 use wellspring_console::exit::Failed;
-use wellspring_console::output::print_line;
 use wellspring_console::units::{counted, parse_size};
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
@@ -31,9 +31,13 @@ use crate::exit;
 use crate::keys::KeyArgs;
 use crate::transfer::NetworkArgs;
 use also_at::AlsoAt;
+use lines::Lines;
 use rates::{Scheduled, bits, pull_rate};
 use schedule::Schedule;
 use signals::{Request, Signals};
+
+/// How long the last events may take to be written.
+const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// Serve the files of a directory by every protocol; with --allow-put, receive files too.
 ///
@@ -42,7 +46,7 @@ use signals::{Request, Signals};
 /// at once. Names cannot lead out of DIR: symbolic links are not followed, and
 /// only regular files are objects.
 ///
-/// SIGTERM lets transfers end, for --grace at most, and begins none; a second signal ends them. SIGHUP reads
+/// SIGTERM lets transfers end, also of directories, for --grace at most, and begins none; a second signal ends them. SIGHUP reads
 /// the configuration file and the keys again, without an end of any transfer: rights, --rate, --receive-rate,
 /// --address-quota and what is allowed (--allow-put, --allow-overwrite, --allow-hidden, --allow-odd-names, --allow-attributes) change at once, other
 /// options with a restart; an event names those of them that are not what they were. A server that was started on a terminal ends when the terminal is closed.
@@ -163,21 +167,31 @@ pub async fn run(
     let mut signals = Signals::new()?;
     let mut config = configure(args)?;
     let json = args.json;
+    let left_out: fn(u64) -> String = match json {
+        true => |lines| json!({"event": "left_out", "lines": lines}).to_string(),
+        false => |lines| format!("{} left out: nobody read them", counted(lines, "line")),
+    };
+    let lines = Lines::start(left_out).map_err(|error| Failed::system("a thread", &error))?;
+    let of_events = lines.clone();
     config.events = Arc::new(move |event| match json {
-        true => print_line(&events::to_json(&event).to_string()),
+        true => of_events.print(events::to_json(&event).to_string()),
         false if quiet => {}
-        false => print_line(&events::to_text(&event)),
+        false => of_events.print(events::to_text(&event)),
     });
     let (keyed, takes) = (config.driver.keys.is_some(), config.allow_put);
     let say = |json_event: serde_json::Value, text: String| match json {
-        true => print_line(&json_event.to_string()),
+        true => lines.print(json_event.to_string()),
         false if quiet => {}
-        false => print_line(&text),
+        false => lines.print(text),
     };
     check_temporary_files();
     args.rate.iter().chain(&args.receive_rate).for_each(Schedule::check_time_zone);
-    let server = Server::bind(config).await.map_err(|error| exit::of_bind(&error))?;
-    let server = Arc::new(server);
+    let bound = tokio::select! {
+        bound = Server::bind(config) => bound,
+        // A directory with many files takes time before it is served.
+        () = signals.stop() => return Ok(()),
+    };
+    let server = Arc::new(bound.map_err(|error| exit::of_bind(&error))?);
     let metrics = match args.metrics {
         Some(at) => Some(http::serve(at, Arc::clone(&server), args.dir.clone()).await?),
         None => None,
@@ -193,8 +207,7 @@ pub async fn run(
         format!("serving {} at {address}{takes}{keys}", args.dir.display()),
     );
     tell_manager(&[NotifyState::Ready]);
-    let mut rate = Scheduled::new(args.rate.as_ref());
-    let mut receive_rate = Scheduled::new(args.receive_rate.as_ref());
+    let (mut rate, mut receive_rate) = scheduled(&server, args);
     let mut link = args.network.link_rate;
     loop {
         let request = tokio::select! {
@@ -221,8 +234,7 @@ pub async fn run(
                 tell_reloading();
                 match reload(&server, &reparse) {
                     Ok(new) => {
-                        rate = Scheduled::new(new.rate.as_ref());
-                        receive_rate = Scheduled::new(new.receive_rate.as_ref());
+                        (rate, receive_rate) = scheduled(&server, &new);
                         link = new.network.link_rate;
                         let both = new.rate.iter().chain(&new.receive_rate);
                         both.for_each(Schedule::check_time_zone);
@@ -275,7 +287,22 @@ pub async fn run(
     if let Some(server) = Arc::into_inner(server) {
         server.shut_down().await;
     }
+    lines.flush(LAST_LINES);
     Ok(())
+}
+
+/// The limits of what is sent and received, as they are from now on. Those that the server has may be of a minute ago.
+fn scheduled(server: &Server, args: &ServeArgs) -> (Scheduled, Scheduled) {
+    let limit = |schedule: &Option<Schedule>| Scheduled::new(schedule.as_ref());
+    let (rate, receive_rate) = (limit(&args.rate), limit(&args.receive_rate));
+    // A server that has stopped sends nothing.
+    if args.rate.is_some() {
+        let _ = server.set_send_rate(rate.now);
+    }
+    if args.receive_rate.is_some() {
+        let _ = server.set_link_rate(pull_rate(args.network.link_rate, receive_rate.now));
+    }
+    (rate, receive_rate)
 }
 
 /// Says so if there can be no temporary files: objects are sent all the same, directories are not.
