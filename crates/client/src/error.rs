@@ -157,7 +157,7 @@ pub enum PutError {
     Config(ConfigError),
     /// The file cannot be read.
     Read(io::Error),
-    /// Too few hosts take the object; nothing was sent.
+    /// Too few hosts take the object; nothing of it was sent.
     NotAccepted {
         /// How many must.
         needed: usize,
@@ -181,7 +181,7 @@ impl fmt::Display for PutError {
             PutError::Config(error) => error.fmt(f),
             PutError::Read(error) => write!(f, "cannot read the file: {error}"),
             PutError::NotAccepted { needed, hosts } => {
-                write!(f, "fewer than {needed} hosts take the object; nothing was sent:")?;
+                write!(f, "fewer than {needed} hosts take the object; nothing of it was sent:")?;
                 list(f, hosts)
             }
             PutError::Incomplete(report) => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub(super) struct Places {
     limit: usize,
     limit_an_address: usize,
     taken: Mutex<BTreeMap<IpAddr, usize>>,
+    /// Places taken since the beginning.
+    given: AtomicU64,
     /// A place came back.
     freed: Notify,
 }
@@ -77,6 +80,7 @@ impl Places {
             limit,
             limit_an_address,
             taken: Mutex::default(),
+            given: AtomicU64::new(0),
             freed: Notify::new(),
         })
     }
@@ -96,6 +100,7 @@ impl Places {
             return Err(Full { what, limit, source: Some(source) });
         }
         *taken.entry(source).or_default() += 1;
+        self.given.fetch_add(1, Ordering::Relaxed);
         Ok(Place { places: Arc::clone(self), source })
     }
 
@@ -107,6 +112,11 @@ impl Places {
     /// Places that are taken.
     pub(super) fn taken(&self) -> usize {
         self.lock().values().sum()
+    }
+
+    /// Places that were taken since the beginning.
+    pub(super) fn given(&self) -> u64 {
+        self.given.load(Ordering::Relaxed)
     }
 
     /// Waits until no place is taken.

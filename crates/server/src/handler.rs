@@ -1,5 +1,6 @@
 //! The state of a server that requests share, and what they have in common.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,6 +17,7 @@ use super::cookie::CookieJar;
 use super::counters::{DroppedRequests, StreamHandshakes, Tally};
 use super::digests::{Begin, Digests, Known};
 use super::event_limit::EventLimit;
+use super::operation::RecentClients;
 use super::puts::Puts;
 use super::quotas::{Account, Quotas};
 use super::running::RunningParts;
@@ -89,8 +91,10 @@ pub(super) struct Handler {
     pub(super) address_quota: Mutex<Quota>,
     /// The keys at the moment.
     pub(super) keyring: Mutex<Option<Arc<Keyring>>>,
-    /// No more transfers begin.
-    pub(super) is_draining: AtomicBool,
+    /// Clients whose fetches ended a moment ago.
+    pub(super) recent: RecentClients,
+    /// Once no more transfers begin: the clients for which they do.
+    pub(super) served_to_the_end: OnceLock<BTreeSet<SocketAddr>>,
     /// Handshakes of LTTP's connections.
     pub(super) stream_handshakes: StreamHandshakes,
     /// What the sockets can do, once that was asked for.
@@ -141,7 +145,8 @@ impl Handler {
             permissions: Mutex::new(settings.permissions),
             address_quota: Mutex::new(settings.address_quota),
             keyring: Mutex::new(settings.keys),
-            is_draining: AtomicBool::new(false),
+            recent: RecentClients::default(),
+            served_to_the_end: OnceLock::new(),
             stream_handshakes: StreamHandshakes::default(),
             of_sockets: OnceLock::new(),
             tally: Tally::default(),

@@ -261,7 +261,7 @@ impl<'a> Model<'a> {
                 self.handler.end_idle_puts(now);
             }
             Step::Drain => {
-                self.handler.is_draining.store(true, std::sync::atomic::Ordering::Relaxed);
+                self.handler.close();
             }
         }
         self.unattended.replies();

@@ -1,8 +1,9 @@
 //! Operation of a running server: settings that change, transfers that run, and its end in good order.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{self, Duration};
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 use wellspring_core::{Rate, SessionId};
@@ -16,8 +17,32 @@ use super::running::RunningTransfer;
 use super::settings::{Permissions, ReloadError, Settings};
 use crate::driver::HandleError;
 
-/// How long a server stays after its last put: the client asks what became of it.
+/// How long a server stays after its last transfer: who has put an object asks what became of it, and who moves a directory
+/// asks for more of it.
 const LINGER: Duration = Duration::from_secs(1);
+
+/// Clients remembered as those of a moment ago, at most.
+const MAX_RECENT: usize = 4_096;
+
+/// Clients whose fetches ended a moment ago: who fetches a directory is about to begin the next.
+#[derive(Debug, Default)]
+pub(super) struct RecentClients(Mutex<VecDeque<(time::Instant, SocketAddr)>>);
+
+impl RecentClients {
+    pub(super) fn add(&self, client: SocketAddr) {
+        let mut recent = lock(&self.0);
+        if recent.len() >= MAX_RECENT {
+            recent.pop_front();
+        }
+        recent.push_back((crate::clock::now(), client));
+    }
+
+    fn all(&self) -> Vec<SocketAddr> {
+        let now = crate::clock::now();
+        let is_recent = |at: time::Instant| now.saturating_duration_since(at) <= LINGER;
+        lock(&self.0).iter().filter(|(at, _)| is_recent(*at)).map(|(_, client)| *client).collect()
+    }
+}
 
 impl Server {
     /// Uses other settings from now on. No transfer ends: rights and permissions count when one begins.
@@ -56,21 +81,26 @@ impl Server {
         self.handler.handle.set_link_rate(rate).map_err(ReloadError::Stopped)
     }
 
-    /// Begins no more transfers from now on, and waits until those that run are over, for `grace` at most. Returns how
-    /// many still run; [`shut_down`](Server::shut_down) ends them.
+    /// Begins no more transfers from now on but for clients that have one, since a directory is many; and waits until all
+    /// are over, for `grace` at most. Returns how many still run; [`shut_down`](Server::shut_down) ends them.
     pub fn drain(&self, grace: Duration) -> impl Future<Output = usize> {
-        self.handler.is_draining.store(true, Ordering::Relaxed);
+        self.handler.close();
         self.drained(Instant::now() + grace)
     }
 
     async fn drained(&self, until: Instant) -> usize {
         let handler = &self.handler;
         let (sends, puts) = (&handler.send_places, lock(&handler.puts).places());
-        let had_puts = puts.taken() > 0;
+        let given = || sends.given() + puts.given();
+        let is_idle = sends.taken() + puts.taken() == 0;
         let idle = async {
-            tokio::join!(sends.idle(), puts.idle());
-            if had_puts {
+            while !is_idle {
+                tokio::join!(sends.idle(), puts.idle());
+                let before = given();
                 sleep_until((Instant::now() + LINGER).min(until)).await;
+                if given() == before {
+                    break;
+                }
             }
         };
         // Out of time: the rest is counted.
@@ -80,7 +110,7 @@ impl Server {
 
     /// Whether it begins no more transfers.
     pub fn is_draining(&self) -> bool {
-        self.handler.is_draining.load(Ordering::Relaxed)
+        self.handler.served_to_the_end.get().is_some()
     }
 }
 
@@ -125,11 +155,23 @@ impl Handler {
             .ok_or_else(|| Refusal::new(RefusalCode::NotAllowed, "the key is not known any more"))
     }
 
-    /// Refuses to begin anything if the server is about to stop.
-    pub(super) fn check_open(&self) -> Result<(), Refusal> {
-        match self.is_draining.load(Ordering::Relaxed) {
-            true => Err(Refusal::new(RefusalCode::Busy, "this server is stopping")),
-            false => Ok(()),
+    /// Begins nothing any more but for clients that have a transfer.
+    pub(super) fn close(&self) {
+        let sends: Vec<SocketAddr> =
+            lock(&self.sends).running().map(|(_, transfer)| transfer.client).collect();
+        let puts = lock(&self.puts).clients();
+        let clients = [sends, puts, self.recent.all()].concat().into_iter().collect();
+        // Once closed, it stays so for the same.
+        let _ = self.served_to_the_end.set(clients);
+    }
+
+    /// Refuses to begin anything for that client if the server is about to stop.
+    pub(super) fn check_open(&self, client: SocketAddr) -> Result<(), Refusal> {
+        match self.served_to_the_end.get() {
+            Some(clients) if !clients.contains(&client) => {
+                Err(Refusal::new(RefusalCode::Busy, "this server is stopping"))
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -204,7 +204,7 @@ impl Parts {
             return Err(ControlError::OutOfPlace.into());
         };
         let wait = wait_of(timeout_ms).unwrap_or(self.timeout());
-        self.handler.check_open()?;
+        self.handler.check_open(client)?;
         let name = name.to_string();
         if let Some(identity) = &identity {
             has_right(identity, false, &name)?;

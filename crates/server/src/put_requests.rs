@@ -73,7 +73,7 @@ impl Handler {
             if let Some(answer) = puts.known(shown.owner(), offer, crate::clock::now())? {
                 return Ok(answer);
             }
-            self.check_open()?;
+            self.check_open(client)?;
             if !self.jar.spend(client, cookie, Purpose::Offer(offer)) {
                 return Ok(Outcome::Challenge(self.jar.bake(client, Purpose::Offer(offer))));
             }

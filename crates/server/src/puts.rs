@@ -435,6 +435,11 @@ impl Puts {
         Ok(())
     }
 
+    /// Who puts, or has put a while ago.
+    pub(super) fn clients(&self) -> Vec<SocketAddr> {
+        self.all.values().map(|put| put.client).collect()
+    }
+
     /// Those that are not over, with the numbers of their sessions.
     pub(super) fn running(&self) -> impl Iterator<Item = (Option<SessionId>, RunningTransfer)> {
         let running = |put: &&Put| !matches!(put.stage, Stage::Complete | Stage::Failed(_));

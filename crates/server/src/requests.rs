@@ -223,7 +223,7 @@ impl Handler {
     }
 
     fn info(&self, shown: Shown<'_>, name: &str, geometry: Geometry) -> Result<Outcome, Refusal> {
-        self.check_open()?;
+        self.check_open(shown.client)?;
         if TreeName::is_one(name) {
             return self.tree_info(shown, name, geometry);
         }

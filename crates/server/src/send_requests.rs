@@ -56,7 +56,7 @@ impl Handler {
             if let Some(answer) = sends.known(shown.owner(), wanted)? {
                 return Ok(answer);
             }
-            self.check_open()?;
+            self.check_open(client)?;
             if !self.jar.spend(client, cookie, wanted.purpose) {
                 return Ok(Outcome::Challenge(self.jar.bake(client, wanted.purpose)));
             }
@@ -195,6 +195,7 @@ impl Handler {
             return;
         }
         let Some((client, name)) = lock(&self.sends).end(kind, session, number) else { return };
+        self.recent.add(client);
         match event {
             SessionEvent::Sent { stats } => self.tell(sent(name, client, stats)),
             SessionEvent::Failed(failure) => {

@@ -187,6 +187,40 @@ fn a_server_that_is_told_to_end_lets_transfers_end() {
     assert!(server.wait().success());
 }
 
+/// A directory is many transfers, one after the other.
+#[test]
+fn a_server_that_is_told_to_end_lets_directories_end() {
+    let place = Place::new();
+    let (from, there) = (place.dir("from"), place.dir("a/there"));
+    for number in 0..12 {
+        for folder in [&from, &there] {
+            let bytes = random_bytes(400_000, number);
+            std::fs::write(folder.join(format!("file{number}")), bytes).expect("written");
+        }
+    }
+    let settings = "rate = \"16M\"\nreceive-rate = \"16M\"\nallow-put = true\ngrace = 100";
+    let mut server = Server::start(configured(&place, settings));
+    let got = place.path("got");
+    let (fetch, put) = (
+        Transfer::start(&["get", &format!("{}/there/", server.address), "-o", text(&got)]),
+        Transfer::start(&["put", text(&from), &format!("{}/taken/", server.address)]),
+    );
+    server.wait_for("sending");
+    server.wait_for("receiving");
+    server.signal(Signal::TERM);
+    server.wait_for("stopping");
+    fetch.end().success();
+    put.end().success();
+    assert!(server.wait().success());
+    for number in 0..12 {
+        let name = format!("file{number}");
+        let bytes = random_bytes(400_000, number);
+        for folder in [&got, &place.path("a/taken")] {
+            assert!(std::fs::read(folder.join(&name)).expect("there") == bytes, "{name}");
+        }
+    }
+}
+
 #[test]
 fn a_server_that_ends_begins_nothing_and_a_second_signal_ends_it() {
     let place = Place::new();
