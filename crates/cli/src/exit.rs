@@ -58,6 +58,11 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
         FetchError::Differ { .. } => failed(REPLICAS_DIFFER).hint(
             "Name only hosts that hold the same bytes, or say which bytes you want by --digest.",
         ),
+        FetchError::NoReplicaLeft { hosts, .. }
+            if hosts.iter().any(|host| host.trouble == HostTrouble::Changed) =>
+        {
+            failed(REPLICAS_LOST).hint("The object was changed meanwhile: repeat the command.")
+        }
         FetchError::NoReplicaLeft { .. } => failed(REPLICAS_LOST).hint(
             "Start one of them again and repeat the command: it goes on from where it was. \
                  --timeout waits longer, and `wellspring doctor HOST` looks at a path.",

@@ -92,14 +92,14 @@ impl Order {
         share: u8,
         epoch: u8,
         resume: impl Fn() -> Option<(u32, u32)>,
-    ) -> Result<u32, String> {
+    ) -> Result<u32, AskError> {
         let mut pause = RETRY.0;
         loop {
             match self.try_to_win(address, share, epoch, &resume).await {
                 Ok(instance) => return Ok(instance),
                 Err(AskError::NoAnswer(_) | AskError::PortClosed | AskError::Unreachable(_)) => {}
                 Err(AskError::Refused { code: RefusalCode::Busy, .. }) => {}
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(error),
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(RETRY.1);

@@ -21,8 +21,8 @@ use super::samples;
 use super::trees::Made;
 use crate::store::tree::listing::{Keeps, Selection, TreeName, TreePart};
 use crate::store::tree::{
-    LinksOut, PackError, Scan, ScanHelp, in_doubt, one_in_doubt, open_listed, read_pack,
-    scan_named_with, unnamed_file,
+    LinksOut, PackError, PackState, Scan, ScanHelp, in_doubt, one_in_doubt, open_listed,
+    pack_state, read_pack_and_state, scan_named_with, unnamed_file,
 };
 use crate::store::{Digest, FileSource, Fingerprint, HashProgress, StoreError};
 
@@ -59,11 +59,13 @@ impl Handler {
         let pending = Ok(Outcome::Pending { done: 0, total: 0 });
         let purpose = Purpose::Digest { name: text };
         let good = self.jar.is_good(client, cookie, purpose);
+        let pack = if good { self.pack_at_hand(text, &name) } else { None };
         let job = {
             let mut kept = self.trees.lock();
-            // A pack and a sample have but one content; a listing has that of the moment it was asked for.
+            // A sample has but one content; a listing has that of the moment it was asked for.
             let made = match (&name.part, kept.of_job(client, cookie)) {
-                (TreePart::Files { .. } | TreePart::Sample { .. }, None) => kept.made(text, None),
+                (TreePart::Sample { .. }, None) => kept.made(text, None),
+                (TreePart::Files { .. }, None) => pack,
                 (_, None) => None,
                 (_, Some(None)) => return pending,
                 (_, Some(Some(digest))) => kept.made(text, Some(digest)),
@@ -81,6 +83,17 @@ impl Handler {
         let digest = made.as_ref().ok().map(|made| made.digest);
         self.trees.lock().end_job(client, cookie, digest);
         info(&made?)
+    }
+
+    /// A pack that was made before, if its files are still those: others may have the lengths and times of the listing, too.
+    fn pack_at_hand(&self, text: &str, name: &TreeName<'_>) -> Option<Made> {
+        let TreePart::Files { listing, files } = &name.part else { return None };
+        let made = self.trees.lock().made(text, None)?;
+        let listed = self.listed(name.directory, *listing).ok()?;
+        let root = self.open_undoubted(name, &listed, files).ok()?;
+        let before = listed.before(files.runs().first()?.start);
+        let state = pack_state(&root, before, files, LinksOut::Skipped).ok()?;
+        (made.of == Some(state)).then_some(made)
     }
 
     /// A file of a tree that is asked for alone: the file itself, as long as it is what was listed.
@@ -198,10 +211,10 @@ impl Handler {
         if let TreePart::Lacks { listing, surplus } = name.part {
             let help = ScanHelp { digests: None, progress: &job.progress };
             let bytes = self.lacks(name.directory, listing, surplus, help)?.to_bytes();
-            return self.keep_made(text, &bytes);
+            return self.keep_made(text, &bytes, None);
         }
         if let TreePart::Sample { size } = name.part {
-            return self.keep_made(text, &samples::bytes(size));
+            return self.keep_made(text, &samples::bytes(size), None);
         }
         let hidden = self.permissions().hidden;
         let how = |keeps, deep, digests| Scan {
@@ -221,9 +234,10 @@ impl Handler {
                 let listed = self.listed(name.directory, *listing)?;
                 let first = files.runs().first().map_or(0, |run| run.start);
                 let root = self.open_undoubted(name, &listed, files)?;
-                let pack = read_pack(&root, listed.before(first), files, LinksOut::Skipped)
+                let before = listed.before(first);
+                let (pack, of) = read_pack_and_state(&root, before, files, LinksOut::Skipped)
                     .map_err(refused)?;
-                return self.keep_made(text, &pack);
+                return self.keep_made(text, &pack, of);
             }
             TreePart::Put { .. }
             | TreePart::Sample { .. }
@@ -255,7 +269,7 @@ impl Handler {
                 return Err(not_on_the_disk(&path, count));
             }
         }
-        let made = self.keep_made(text, &bytes)?;
+        let made = self.keep_made(text, &bytes, None)?;
         let listed = Listed::new(name.directory, made.digest, bytes).map_err(refused)?;
         let kept = self.trees.lock().keep_listing(job.of, listed);
         // Who only looks does not need it.
@@ -264,11 +278,11 @@ impl Handler {
         Ok(made)
     }
 
-    fn keep_made(&self, text: &str, bytes: &[u8]) -> Result<Made, Refusal> {
+    fn keep_made(&self, text: &str, bytes: &[u8], of: Option<PackState>) -> Result<Made, Refusal> {
         let (file, fingerprint) = unnamed_file(bytes).map_err(StoreError::from)?;
         let digest = self.digests.of_made(&file, bytes).map_err(StoreError::from)?;
         let (name, file) = (text.to_owned(), Arc::new(file));
-        let made = Made { name, file, fingerprint, digest };
+        let made = Made { name, file, fingerprint, digest, of };
         self.trees.lock().keep_made(made.clone());
         Ok(made)
     }

@@ -12,6 +12,7 @@ use super::address_limit::source_of;
 use super::listed::Listed;
 use super::shelf::{NoRoom, Shelf};
 use super::taken_tree::TakenTree;
+use crate::store::tree::PackState;
 use crate::store::{Digest, Fingerprint, HashProgress};
 
 /// Directories that are remembered of trees whose listings are kept no more.
@@ -72,6 +73,8 @@ pub(super) struct Made {
     pub file: Arc<File>,
     pub fingerprint: Fingerprint,
     pub digest: Digest,
+    /// Of a pack: the state of the files that it was made of, if another would show.
+    pub of: Option<PackState>,
 }
 
 /// A request to make something, known by the cookie that pays for it.

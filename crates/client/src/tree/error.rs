@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::super::{FetchError, PutError};
+use super::super::{FetchError, HostTrouble, PutError};
 use super::put_report::PutTreeReport;
 use crate::store::tree::listing::ListingError;
 use crate::store::tree::{PackError, PlanError, ScanError};
@@ -60,11 +60,14 @@ pub struct TreeDisagreement {
 impl TreeError {
     /// Whether the tree may have changed at the hosts since it was listed, or the directory here.
     pub(super) fn may_be_a_change(&self) -> bool {
-        matches!(
-            self,
+        match self {
             TreeError::Fetch(FetchError::NoReplica(_) | FetchError::Differ { .. })
-                | TreeError::Plan(PlanError::Replaced)
-        )
+            | TreeError::Plan(PlanError::Replaced) => true,
+            TreeError::Fetch(FetchError::NoReplicaLeft { hosts, .. }) => {
+                hosts.iter().any(|host| host.trouble == HostTrouble::Changed)
+            }
+            _ => false,
+        }
     }
 }
 

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
 use crate::served::runtime;
-use crate::tree_files::write;
+use crate::tree_files::{contents, write};
 use crate::trees::{client, everything, fetch, serve};
 use wellspring_client::{TreeChange, TreeFilter};
+use wellspring_core::Rate;
+use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::random_bytes;
 
 #[test]
@@ -83,4 +86,55 @@ fn what_a_filter_leaves_out_and_others_make_in_the_moment_before_a_swap_is_kept(
     assert_eq!((read("d/log.new"), read("d/log")), ("new".to_owned(), "another".to_owned()));
     assert_eq!(read("d/theirs"), "theirs");
     assert!(!here.join("d/surplus").exists() && !here.join("of").exists());
+}
+
+/// As by `cp -p` from a backup: the listing is the same as before.
+#[test]
+fn small_files_that_are_replaced_under_their_length_and_time_are_sent_as_they_are() {
+    let (served, home) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let place = |name: &str, seed| {
+        let beside = served.path().with_extension("beside");
+        std::fs::write(&beside, random_bytes(40_000, seed)).expect("written");
+        let file = std::fs::File::options().write(true).open(&beside).expect("open");
+        file.set_modified(long_ago).expect("a time");
+        std::fs::rename(&beside, served.path().join(name)).expect("in place");
+    };
+    ["1", "2", "3"].into_iter().zip(1..).for_each(|(name, seed)| place(name, seed));
+    runtime().block_on(async {
+        let (_server, host) = serve(served.path()).await;
+        for (round, seed) in [("first", 2), ("second", 7), ("third", 8)] {
+            place("2", seed);
+            // Long enough for another state of the file to show.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let here = home.path().join(round);
+            fetch(std::slice::from_ref(&host), &everything(), &here).await.report();
+            assert!(contents(&here) == contents(served.path()), "{round}");
+        }
+    });
+}
+
+#[test]
+fn a_large_file_that_changes_while_it_is_sent_has_the_directory_listed_again() {
+    let (served, home) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    write(served.path(), "log", &random_bytes(3_000_000, 1));
+    for number in 2..5 {
+        write(served.path(), &format!("d{number}"), &random_bytes(1_100_000, number));
+    }
+    runtime().block_on(async {
+        let mut config = ServerConfig::new(own_address(), served.path().to_owned());
+        config.driver.send_rate = Some(Rate::from_mbps(20));
+        let server = Server::bind(config).await.expect("server");
+        let hosts = [server.local_addr().to_string().parse().expect("a host")];
+        let (root, once) = (served.path().to_owned(), Once::new());
+        let hear = Arc::new(move |change| {
+            if matches!(change, TreeChange::Fetched(..)) {
+                once.call_once(|| write(&root, "log", &random_bytes(3_000_100, 9)));
+            }
+        });
+        let (client, options) = (client(), everything());
+        let report = client.fetch_tree(&hosts, &options, home.path(), hear).await.expect("a tree");
+        assert_eq!(report.listed_again, 1);
+        assert!(contents(&home.path().to_owned()) == contents(served.path()));
+    });
 }

@@ -49,6 +49,16 @@ impl Fingerprint {
         })
     }
 
+    /// All that it says.
+    pub(crate) fn to_bytes(self) -> [u8; 56] {
+        let mut bytes = [0; 56];
+        let numbers = [self.device, self.inode, self.size].map(u64::to_be_bytes);
+        bytes[..24].copy_from_slice(numbers.as_flattened());
+        let times = [self.modified_ns, self.changed_ns].map(i128::to_be_bytes);
+        bytes[24..].copy_from_slice(times.as_flattened());
+        bytes
+    }
+
     /// The file's length \[bytes\].
     pub fn size(&self) -> u64 {
         self.size

@@ -42,7 +42,10 @@ pub use filter::{FilterWalk, TreeFilter};
 pub use loosened::Loosened;
 pub use new_file::NewFile;
 pub use obstacles::folded;
-pub use pack::{MAX_PACK_LEN, PackError, open_listed, read_pack, unnamed_file};
+pub use pack::{
+    MAX_PACK_LEN, PackError, PackState, open_listed, pack_state, read_pack, read_pack_and_state,
+    unnamed_file,
+};
 pub use packs::{Pack, Packer, wanted};
 pub use plan::Plan;
 pub use plan_options::{PlanError, PlanOptions, TreeChange, TreeListing};

@@ -4,9 +4,10 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
+use std::time::SystemTime;
 
 use rustix::fs::{Mode, OFlags, openat};
-use wellspring_tree::{Content, Cursor, ListingError, Selection};
+use wellspring_tree::{Content, Cursor, ListingError, Modified, Selection};
 
 use super::file::{LinksOut, reading, state};
 use super::packs::PACK_LEN;
@@ -68,13 +69,72 @@ impl From<ListingError> for PackError {
 /// [`PackError`].
 pub fn read_pack(
     root: &OwnedFd,
-    mut cursor: Cursor<'_>,
+    cursor: Cursor<'_>,
     files: &Selection,
     links_out: LinksOut,
 ) -> Result<Vec<u8>, PackError> {
+    read_pack_and_state(root, cursor, files, links_out).map(|(pack, _)| pack)
+}
+
+/// The same, and the state that the files were in before they were read; none if one was written so shortly before that
+/// another write would not show.
+///
+/// # Errors
+/// [`PackError`].
+pub fn read_pack_and_state(
+    root: &OwnedFd,
+    cursor: Cursor<'_>,
+    files: &Selection,
+    links_out: LinksOut,
+) -> Result<(Vec<u8>, Option<PackState>), PackError> {
     // Most are as long as packs are made; memory that is not written to costs nothing.
     let mut pack = Vec::with_capacity(PACK_LEN as usize);
-    let mut at = Place::below(root, links_out);
+    let (mut states, mut are_settled) = (blake3::Hasher::new(), true);
+    let began = SystemTime::now();
+    each_file(root, (cursor, files), links_out, |file, size, listed| {
+        let before = Fingerprint::of(file)?;
+        are_settled &= before.settled_at(began);
+        states.update(&before.to_bytes());
+        if state(file)? != listed {
+            return Ok(false);
+        }
+        // Whether there is more shows behind it, by the length.
+        Ok(read_exactly(file, size, &mut pack)? && state(file)? == listed)
+    })?;
+    Ok((pack, are_settled.then(|| PackState(states.finalize().into()))))
+}
+
+/// The state of the files of a pack as they are now.
+///
+/// # Errors
+/// [`PackError`].
+pub fn pack_state(
+    root: &OwnedFd,
+    cursor: Cursor<'_>,
+    files: &Selection,
+    links_out: LinksOut,
+) -> Result<PackState, PackError> {
+    let mut states = blake3::Hasher::new();
+    each_file(root, (cursor, files), links_out, |file, _, _| {
+        states.update(&Fingerprint::of(file)?.to_bytes());
+        Ok(true)
+    })?;
+    Ok(PackState(states.finalize().into()))
+}
+
+/// What the inodes of the files of a pack say, all together: another state may mean other bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PackState([u8; 32]);
+
+/// Opens files of a tree one after the other, and has each looked at with its length and what the listing says; false means
+/// that it is not what was listed.
+fn each_file(
+    root: &OwnedFd,
+    (mut cursor, files): (Cursor<'_>, &Selection),
+    links_out: LinksOut,
+    mut look: impl FnMut(&File, u64, (u64, Modified)) -> io::Result<bool>,
+) -> Result<(), PackError> {
+    let (mut at, mut all) = (Place::below(root, links_out), 0_u64);
     for run in files.runs() {
         while cursor.files() < run.end {
             let number = cursor.files();
@@ -83,19 +143,12 @@ pub fn read_pack(
             if number < run.start || size == 0 {
                 continue;
             }
-            let len = size.saturating_add(pack.len() as u64);
-            if len > MAX_PACK_LEN {
-                return Err(PackError::TooLong(len));
+            all = all.saturating_add(size);
+            if all > MAX_PACK_LEN {
+                return Err(PackError::TooLong(all));
             }
             let listed = (size, entry.modified);
-            let read = at.open(entry.path).and_then(|file| {
-                if state(&file)? != listed {
-                    return Ok(false);
-                }
-                // Whether there is more shows behind it, by the length.
-                Ok(read_exactly(&file, size, &mut pack)? && state(&file)? == listed)
-            });
-            match read {
+            match at.open(entry.path).and_then(|file| look(&file, size, listed)) {
                 Ok(true) => {}
                 Ok(false) => return Err(PackError::Changed(entry.path.to_owned())),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -105,7 +158,7 @@ pub fn read_pack(
             }
         }
     }
-    Ok(pack)
+    Ok(())
 }
 
 /// Reads so many bytes of a file behind what `pack` holds; false if it has fewer.

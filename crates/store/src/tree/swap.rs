@@ -331,6 +331,10 @@ impl NextTree {
         if old.exists() && !self.target.exists() {
             fs::rename(&old, &self.target)?;
         }
+        if old.exists() && noted.is_none() && self.next.exists() {
+            // Killed between two steps, and somebody has made the directory again.
+            return Err(self.torn());
+        }
         if old.exists() {
             if let Some(noted) = noted {
                 let there = NextTree {
@@ -348,6 +352,17 @@ impl NextTree {
         }
         // First: of a tree that is partly removed nothing is to be brought over.
         remove_if_there(&note)
+    }
+
+    /// Neither of two directories is to go: each may have what the other has not.
+    fn torn(&self) -> io::Error {
+        let text = format!(
+            "{} holds what was in {} before a swap that was cut off, and that was made again since: move what you need over \
+             and remove it",
+            self.old().display(),
+            self.target.display()
+        );
+        io::Error::new(io::ErrorKind::AlreadyExists, text)
     }
 
     fn remove_old(&self) -> io::Result<()> {

@@ -264,6 +264,32 @@ fn a_swap_that_was_only_noted_is_none() {
 }
 
 #[test]
+fn a_directory_that_was_made_again_after_a_kill_between_two_steps_costs_nothing_of_the_old_one() {
+    for is_noted in [false, true] {
+        let place = Place::new();
+        if is_noted {
+            place.note();
+        }
+        let old = place.at(".t.wellspring-next-old");
+        fs::rename(place.at("t"), &old).expect("the first step");
+        fs::create_dir(place.at("t")).expect("by somebody else");
+        place.write("t/listed", "fetched");
+        for _ in 0..2 {
+            let error = NextTree::beside(&place.at("t")).expect_err("which of them?");
+            assert!(error.to_string().contains("wellspring-next-old"), "{error}");
+            NextTree::discard(&place.at("t")).expect_err("which of them?");
+        }
+        assert_eq!(place.read(".t.wellspring-next-old/mine"), "mine");
+        assert_eq!(place.read("t/listed"), "fetched");
+        // As the error says.
+        fs::rename(old.join("mine"), place.at("t/mine")).expect("moved over");
+        fs::remove_dir_all(&old).expect("removed");
+        NextTree::discard(&place.at("t")).expect("discarded");
+        assert_eq!((place.left(), place.read("t/mine")), (vec!["t".to_owned()], "mine".into()));
+    }
+}
+
+#[test]
 fn a_note_that_is_cut_off_is_none() {
     let place = Place::new();
     place.note();

@@ -35,7 +35,7 @@ use crate::{BlockProgress, Client, FetchError, FetchOptions, HostError, Target, 
 use outcome::{Fetched, Unfetched};
 use prepared::Prepared;
 use wellspring_net::timeouts::peer_timeout;
-use wellspring_net::{Host, canonical};
+use wellspring_net::{Host, HostTrouble, canonical};
 
 impl Client {
     /// Has all replicas send at once, each its share of the symbols.
@@ -95,7 +95,7 @@ impl Client {
 enum Joined {
     Started(usize, Result<(), AskError>),
     /// Share, epoch, and which life of the host it was.
-    Won(usize, u8, Result<u32, String>),
+    Won(usize, u8, Result<u32, AskError>),
     /// A page of the manifest that a share's replica was asked for.
     Page(usize, PageId, Result<Vec<u8>, AskError>),
     /// The paths were examined; whether one is narrow.
@@ -334,7 +334,7 @@ impl Run {
             SessionEvent::SenderRefused { sender, announced } => {
                 if let Some(share) = self.share_of(sender) {
                     let reason = format!("announced other bytes ({})", Digest(announced));
-                    self.drop_replica(share, reason);
+                    self.drop_replica(share, reason, HostTrouble::Other);
                 }
                 Ok(())
             }
@@ -369,8 +369,9 @@ impl Run {
         replica.epoch.checked_add(1)
     }
 
-    fn drop_replica(&mut self, share: usize, reason: String) {
+    fn drop_replica(&mut self, share: usize, reason: String, trouble: HostTrouble) {
         let replica = &mut self.replicas[self.shares[share]];
+        replica.trouble = trouble;
         replica.standing = Standing::Unused(reason.clone());
         self.updates.tell(Update::Lost { host: replica.host.clone(), reason });
     }
@@ -396,7 +397,7 @@ impl Run {
                 Ok(())
             }
             Joined::Started(share, Err(error)) => {
-                self.drop_replica(share, error.to_string());
+                self.drop_replica(share, error.to_string(), error.trouble());
                 self.check_hope()
             }
             Joined::Won(share, epoch, Ok(instance)) => {
@@ -417,9 +418,9 @@ impl Run {
                 self.open_paths(share);
                 Ok(())
             }
-            Joined::Won(share, _, Err(reason)) => {
+            Joined::Won(share, _, Err(error)) => {
                 self.replicas[self.shares[share]].joining = false;
-                self.drop_replica(share, reason);
+                self.drop_replica(share, error.to_string(), error.trouble());
                 self.check_hope()
             }
         }

@@ -71,6 +71,7 @@ impl Run {
             Err(AskError::Refused { code: RefusalCode::Busy, .. }) => self.pages.unanswered(page),
             Err(error) => {
                 self.pages.unanswered(page);
+                self.replicas[self.shares[share]].trouble = error.trouble();
                 let reason = format!("gives no manifest of the object ({error})");
                 self.exclude(share, Standing::Unused(reason))?;
             }
