@@ -21,19 +21,15 @@ pub struct Merged {
 /// read or written.
 pub fn merge(folder: &Path, others: &[PathBuf]) -> Result<Merged> {
     let mut sources = Vec::new();
-    let mut keys: Vec<String> = Vec::new();
     for other in others {
         let table = other.join("runs.csv");
         ensure!(table.is_file(), "{} has no runs.csv: it is no folder of results", other.display());
-        let source = Store::open(other, &[])?;
-        let new = source.keys().iter().filter(|key| !keys.contains(key)).cloned();
-        keys.extend(new.collect::<Vec<_>>());
-        sources.push(source);
+        sources.push(Store::read(other)?);
     }
     let mut merged = Merged::default();
     for source in sources {
         // Opened again, so that what came from the folder before is known.
-        let store = Store::open(folder, &keys)?;
+        let store = Store::open(folder, &source.varied())?;
         for row in source.runs() {
             match store.row(&row.hash, row.seed) {
                 Some(known) => {

@@ -5,6 +5,7 @@ use crate::results::{RunRow, write_flows};
 use crate::run::{Outcome, Progress, run_captured};
 use crate::scenario::{Run, Scenario};
 use crate::store::Store;
+use crate::table::Varied;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -74,8 +75,8 @@ const DONE_BEFORE: Progress =
 /// # Errors
 /// A run failed, a file could not be written, or `runs.csv` is not ours.
 pub fn sweep(scenarios: &[Scenario], output: &Output, report: Report<'_>) -> Result<Vec<RunRow>> {
-    let store = open(output, scenarios)?;
     let bare = bare(scenarios);
+    let store = open(output, &bare)?;
     let jobs = jobs(scenarios, &bare, output.shard);
     on_all_threads(&jobs, |number, job| {
         match store.as_ref().and_then(|store| job.done(store, output)) {
@@ -100,8 +101,8 @@ pub fn watch<T: Send + Serialize + DeserializeOwned>(
     what: &str,
     look: impl Fn(&Outcome) -> T + Sync,
 ) -> Result<Vec<(RunRow, T)>> {
-    let store = open(output, scenarios)?;
     let bare = bare(scenarios);
+    let store = open(output, &bare)?;
     let jobs = jobs(scenarios, &bare, output.shard);
     on_all_threads(&jobs, |number, job| {
         let before = store.as_ref().and_then(|store| {
@@ -144,14 +145,10 @@ fn each_number(count: usize, job: &(dyn Fn(usize) -> Result<()> + Sync)) -> Resu
     (0..count).into_par_iter().try_for_each(job)
 }
 
-fn open(output: &Output, scenarios: &[Scenario]) -> Result<Option<Store>> {
-    let mut keys: Vec<String> = Vec::new();
-    for (key, _) in scenarios.iter().flat_map(|scenario| &scenario.swept) {
-        if !keys.contains(key) {
-            keys.push(key.clone());
-        }
-    }
-    output.folder.as_deref().map(|folder| Store::open(folder, &keys)).transpose()
+fn open(output: &Output, scenarios: &[(Scenario, String)]) -> Result<Option<Store>> {
+    let mut varied = Varied::default();
+    scenarios.iter().for_each(|(scenario, hash)| varied.add(hash, &scenario.swept));
+    output.folder.as_deref().map(|folder| Store::open(folder, &varied)).transpose()
 }
 
 /// Scenarios without their seeds, of which there may be many, with their hashes.
@@ -282,7 +279,11 @@ mod tests {
         let scenarios = Plan::parse(text).unwrap().scenarios().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let mut output = Output { folder: Some(folder.path().into()), ..Output::default() };
-        let files = || std::fs::read_dir(folder.path()).unwrap().count();
+        let is_shown = |name: &std::ffi::OsStr| !name.to_string_lossy().starts_with('.');
+        let files = || {
+            let files = std::fs::read_dir(folder.path()).unwrap();
+            files.filter(|file| is_shown(&file.as_ref().unwrap().file_name())).count()
+        };
         let runs = AtomicUsize::new(0);
         let count = |_: usize, progress: Progress| {
             runs.fetch_add(usize::from(progress.events > 0), Ordering::Relaxed);
@@ -303,6 +304,29 @@ mod tests {
         assert_eq!(run_and_count(false, None), (false, 5));
         let table = std::fs::read_to_string(folder.path().join("runs.csv")).unwrap();
         assert_eq!(table.lines().count(), 2, "{table}");
+    }
+
+    #[test]
+    fn a_run_of_two_sweeps_has_the_values_of_both() {
+        let text = "name = \"t\"\n[topology]\nkind = \"single-switch\"\nhosts = 9\n[workload]\n\
+                    kind = \"incast\"\nsenders = 4\nsize = \"70KB\"\n[run]\nseeds = [1]\n";
+        let folder = tempfile::tempdir().unwrap();
+        let output = Output { folder: Some(folder.path().into()), ..Output::default() };
+        for (key, values) in
+            [("workload.senders", "[2, 4]"), ("topology.delay", "[\"10us\", \"20us\"]")]
+        {
+            let text = format!("{text}[sweep]\n\"{key}\" = {values}\n");
+            let scenarios = Plan::parse(&text).unwrap().scenarios().unwrap();
+            sweep(&scenarios, &output, &|_, _| {}).unwrap();
+        }
+        let mut table = csv::Reader::from_path(folder.path().join("runs.csv")).unwrap();
+        let ends = table.records().map(|record| {
+            let record = record.unwrap();
+            record.iter().skip(record.len() - 2).map(str::to_owned).collect::<Vec<_>>()
+        });
+        let mut ends: Vec<_> = ends.collect();
+        ends.sort();
+        assert_eq!(ends, [["", "20us"], ["2", ""], ["4", "10us"]]);
     }
 
     #[test]
