@@ -1,5 +1,6 @@
 //! Folders of results: `runs.csv`, and the files beside it. Distributions of each run are in
-//! `ranks.csv`, what figures need beside in `seen.jsonl`.
+//! `ranks.csv`, what figures need beside in `seen.jsonl`; both name the version that wrote a line.
+//! Other files of a run are of the version that wrote its last row.
 
 use crate::results::RunRow;
 use crate::stats::RANKS;
@@ -9,14 +10,25 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Goodputs and completion times by rank.
 type Ranks = BTreeMap<RunKey, [Vec<f64>; 2]>;
 
+/// Who writes.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The quantities of `ranks.csv`.
 const RANKED: [&str; 2] = ["goodput_gbps", "fct_ms"];
+
+/// The names of the files that a run may have beside its row.
+pub(crate) fn names(hash: &str, seed: u64) -> [String; 4] {
+    let [flows, queues, rates] =
+        ["flows", "queues", "rates"].map(|kind| format!("{kind}-{hash}-{seed}.csv.gz"));
+    [flows, queues, rates, format!("stuck-{hash}-{seed}.txt")]
+}
 
 /// A folder of results, to which other processes may write too.
 pub(crate) struct Store {
@@ -76,6 +88,37 @@ impl Store {
         Some(RunRow { goodputs, times, ..row })
     }
 
+    /// The same if nothing of the run is missing: its distributions, and these files.
+    pub fn done(&self, hash: &str, seed: u64, files: &[PathBuf]) -> Option<RunRow> {
+        let row = self.row(hash, seed)?;
+        let has_ranks = !row.goodputs.is_empty() || row.completed <= row.beside_completed;
+        let has_files = files.is_empty() || self.has_files(hash, seed);
+        (has_ranks && has_files && files.iter().all(|file| file.is_file())).then_some(row)
+    }
+
+    /// Whether the files beside the row of a run are of this version, if there are any.
+    pub fn has_files(&self, hash: &str, seed: u64) -> bool {
+        !self.table().is_of_others(&(hash.to_owned(), seed))
+    }
+
+    /// Removes the files that another version wrote for a run, before this writes its own.
+    ///
+    /// # Errors
+    /// Those of the files.
+    pub fn discard_files_of_others(&self, hash: &str, seed: u64) -> Result<()> {
+        if self.has_files(hash, seed) {
+            return Ok(());
+        }
+        for name in names(hash, seed) {
+            let path = self.folder.join(name);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() == ErrorKind::NotFound => (),
+                removed => removed.with_context(|| path.display().to_string())?,
+            }
+        }
+        Ok(())
+    }
+
     /// All rows that this version made, with what was swept.
     pub fn runs(&self) -> Vec<RunRow> {
         let runs: Vec<_> = {
@@ -106,8 +149,7 @@ impl Store {
     pub fn absorb_seen(&self, other: &Store) -> Result<()> {
         for ((hash, seed, what), value) in &other.seen {
             if !self.seen.contains_key(&(hash.clone(), *seed, what.clone())) {
-                let row = RunRow { hash: hash.clone(), seed: *seed, ..RunRow::default() };
-                self.keep_seen(&row, what, value)?;
+                self.keep_seen(hash, *seed, what, value)?;
             }
         }
         Ok(())
@@ -123,7 +165,8 @@ impl Store {
         let path = table.path().to_owned();
         let run = (row.hash.clone(), row.seed);
         table.read_on(true).with_context(|| path.display().to_string())?;
-        let is_known = table.rows().get(&run).is_some_and(|(known, _)| *known == row.bare());
+        let is_same = table.rows().get(&run).is_some_and(|(known, _)| *known == row.bare());
+        let is_known = is_same && !table.is_of_others(&run);
         let mut lacking = self.lacking.lock().unwrap_or_else(PoisonError::into_inner);
         // Before the row: with that a run is done.
         if !row.goodputs.is_empty() && (lacking.remove(&run) || !is_known) {
@@ -146,9 +189,15 @@ impl Store {
     ///
     /// # Errors
     /// Those of the file.
-    pub fn keep_seen<T: Serialize>(&self, row: &RunRow, what: &str, value: &T) -> Result<()> {
-        let value = serde_json::to_value(value)?;
-        let seen = Seen { hash: row.hash.clone(), seed: row.seed, what: what.to_owned(), value };
+    pub fn keep_seen<T: Serialize>(
+        &self,
+        hash: &str,
+        seed: u64,
+        what: &str,
+        value: &T,
+    ) -> Result<()> {
+        let (version, hash, what) = (VERSION.to_owned(), hash.to_owned(), what.to_owned());
+        let seen = Seen { version, hash, seed, what, value: serde_json::to_value(value)? };
         let path = seen_file(&self.folder);
         let mut line = serde_json::to_vec(&seen)?;
         line.push(b'\n');
@@ -160,6 +209,9 @@ impl Store {
 /// A line of `seen.jsonl`.
 #[derive(Serialize, Deserialize)]
 struct Seen {
+    /// None in lines of before it was written.
+    #[serde(default)]
+    version: String,
     hash: String,
     seed: u64,
     what: String,
@@ -170,33 +222,39 @@ fn seen_file(folder: &Path) -> PathBuf {
     folder.join("seen.jsonl")
 }
 
-/// What can be read of what was seen: a line that was cut off is as if it were not there.
+/// What this version has seen: a line that was cut off is as if it were not there.
 fn read_seen(path: &Path) -> BTreeMap<(String, u64, String), Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines = text.lines().filter_map(|line| serde_json::from_str::<Seen>(line).ok());
-    lines.map(|seen| ((seen.hash, seen.seed, seen.what), seen.value)).collect()
+    let ours = lines.filter(|seen| seen.version == VERSION);
+    ours.map(|seen| ((seen.hash, seen.seed, seen.what), seen.value)).collect()
 }
 
 fn ranks_file(folder: &Path) -> PathBuf {
     folder.join("ranks.csv")
 }
 
-/// Distributions of a run behind those that are there: hash, seed, quantity, and a value at each rank.
+/// Distributions of a run behind those that are there: version, hash, seed, quantity, and a value at each
+/// rank.
 fn append_ranks(path: &Path, row: &RunRow) -> Result<()> {
     let mut text = String::new();
     for (quantity, values) in RANKED.into_iter().zip([&row.goodputs, &row.times]) {
         let values: Vec<String> = values.iter().map(|value| format!("{value:.5}")).collect();
-        text.push_str(&format!("{},{},{quantity},{}\n", row.hash, row.seed, values.join(",")));
+        let RunRow { version, hash, seed, .. } = row;
+        text.push_str(&format!("{version},{hash},{seed},{quantity},{}\n", values.join(",")));
     }
     append(path, text.as_bytes())
 }
 
-/// What can be read of a table of distributions: a line that was cut off is as if it were not there.
+/// The distributions that this version wrote: a line that was cut off is as if it were not there.
 fn read_ranks(path: &Path) -> Ranks {
     let mut ranks = Ranks::new();
     let text = std::fs::read_to_string(path).unwrap_or_default();
     for line in text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')) {
-        let mut fields = line.split(',');
+        let Some(ours) = line.strip_prefix(VERSION).and_then(|line| line.strip_prefix(',')) else {
+            continue;
+        };
+        let mut fields = ours.split(',');
         let (Some(hash), Some(seed)) = (fields.next(), fields.next().and_then(|s| s.parse().ok()))
         else {
             continue;
@@ -377,7 +435,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = seen_file(folder.path());
         std::fs::write(&path, "{\"hash\":\"12").unwrap();
-        open(&folder, &[]).unwrap().keep_seen(&row(1), "it", &5).unwrap();
+        open(&folder, &[]).unwrap().keep_seen("", 1, "it", &5).unwrap();
         assert_eq!(open(&folder, &[]).unwrap().seen("", 1, "it"), Some(5));
     }
 }

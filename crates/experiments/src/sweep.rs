@@ -116,7 +116,7 @@ pub fn watch<T: Send + Serialize + DeserializeOwned>(
         let (row, outcome) = job.run(store.as_ref(), output, &mut |how| report(number, how))?;
         let seen = look(&outcome);
         if let Some(store) = &store {
-            store.keep_seen(&row, what, &seen)?;
+            store.keep_seen(job.hash, job.seed, what, &seen)?;
         }
         Ok((row, seen))
     })
@@ -186,9 +186,9 @@ impl Job<'_> {
     fn done(&self, store: &Store, output: &Output) -> Option<RunRow> {
         let flows = output.flows.then(|| self.flows(&store.folder));
         let series = self.scenario.run.sample.map(|_| series_files(&store.folder, &self.name()));
-        let mut files = flows.into_iter().chain(series.into_iter().flatten());
-        let there = output.capture.is_none() && files.all(|file| file.is_file());
-        store.row(self.hash, self.seed).filter(|_| there)
+        let files: Vec<PathBuf> = flows.into_iter().chain(series.into_iter().flatten()).collect();
+        let row = store.done(self.hash, self.seed, &files);
+        row.filter(|_| output.capture.is_none())
     }
 
     fn run(
@@ -202,6 +202,7 @@ impl Job<'_> {
             .with_context(|| format!("{} with seed {seed}", scenario.name))?;
         let mut row = RunRow::new(scenario, &outcome);
         if let Some(store) = store {
+            store.discard_files_of_others(self.hash, seed)?;
             if output.flows {
                 write_flows(&self.flows(&store.folder), scenario, &outcome)?;
             }
@@ -304,6 +305,65 @@ mod tests {
         assert_eq!(run_and_count(false, None), (false, 5));
         let table = std::fs::read_to_string(folder.path().join("runs.csv")).unwrap();
         assert_eq!(table.lines().count(), 2, "{table}");
+    }
+
+    #[test]
+    fn what_another_version_has_written_is_not_taken_for_ours() {
+        let text = "name = \"t\"\n[topology]\nkind = \"single-switch\"\n[workload]\nfrom = 0\n\
+                    to = 1\nkind = \"single\"\nsize = \"70KB\"\n[run]\nseeds = [1]\n";
+        let scenarios = Plan::parse(text).unwrap().scenarios().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let runs = AtomicUsize::new(0);
+        let count = |_: usize, progress: Progress| {
+            runs.fetch_add(usize::from(progress.events > 0), Ordering::Relaxed);
+        };
+        let run = |flows: bool| {
+            let output = Output { folder: Some(folder.path().into()), flows, ..Output::default() };
+            let before = runs.load(Ordering::Relaxed);
+            let row = sweep(&scenarios, &output, &count).unwrap().remove(0);
+            (row, runs.load(Ordering::Relaxed) > before)
+        };
+        let see = || {
+            let output = Output { folder: Some(folder.path().into()), ..Output::default() };
+            watch(&scenarios, &output, &|_, _| {}, "it", |_| 5).unwrap().remove(0).1
+        };
+        let (ours, _) = run(true);
+        assert_eq!(see(), 5);
+        let name = format!("flows-{}-1.csv.gz", scenarios[0].hash());
+        let flows = std::fs::read(path(&name)).unwrap();
+        // As the version before would have left it.
+        for (file, ours, theirs) in
+            [("runs.csv", "", ""), ("ranks.csv", ",0.", ",9."), ("seen.jsonl", ":5", ":7")]
+        {
+            let text = std::fs::read_to_string(path(file)).unwrap();
+            let text = text.replace(env!("CARGO_PKG_VERSION"), "0.0.9").replace(ours, theirs);
+            std::fs::write(path(file), text).unwrap();
+        }
+        std::fs::write(path(&name), "theirs").unwrap();
+        let theirs = std::fs::read_to_string(path("runs.csv")).unwrap();
+        assert!(run(false).1, "a row of another version is none");
+        assert!(!path(&name).exists(), "their flows are not beside our row");
+        let (again, is_run) = run(false);
+        assert_eq!((again.bare(), is_run), (ours.bare(), false));
+        assert!(again.goodputs.iter().all(|goodput| *goodput < 1.0), "{:?}", again.goodputs);
+        assert_eq!(see(), 5);
+        assert!(run(true).1);
+        assert_eq!(std::fs::read(path(&name)).unwrap(), flows);
+        assert!(!run(true).1);
+        // They come back.
+        let row = theirs.lines().last().unwrap();
+        let both = std::fs::read_to_string(path("runs.csv")).unwrap() + row + "\n";
+        std::fs::write(path("runs.csv"), both).unwrap();
+        std::fs::write(path(&name), "theirs").unwrap();
+        assert!(!run(false).1, "our row stands there");
+        assert!(run(true).1, "the flows are not ours");
+        assert_eq!(std::fs::read(path(&name)).unwrap(), flows);
+        assert!(!run(true).1);
+        // A run without its distributions is not whole.
+        std::fs::remove_file(path("ranks.csv")).unwrap();
+        assert!(run(false).1);
+        assert!(!run(false).1);
     }
 
     #[test]

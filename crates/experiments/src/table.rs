@@ -77,6 +77,11 @@ impl Table {
         &self.rows
     }
 
+    /// Whether the last row of a run is of another version, and so the files beside.
+    pub fn is_of_others(&self, run: &RunKey) -> bool {
+        self.others.contains(run)
+    }
+
     /// Reads what was written since. A last line that was cut off is left out, and taken away if
     /// the table is to be mended.
     ///
