@@ -132,6 +132,11 @@ impl Store {
         runs.collect()
     }
 
+    /// How many rows other versions made, which are in none of what it gives.
+    pub fn left_out(&self) -> usize {
+        self.table().left_out()
+    }
+
     /// What its sweeps vary.
     pub fn varied(&self) -> Varied {
         let table = self.table();

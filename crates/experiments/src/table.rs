@@ -57,6 +57,8 @@ pub(crate) struct Table {
     rows: BTreeMap<RunKey, (RunRow, Swept)>,
     /// Runs whose last row is of another version.
     others: BTreeSet<RunKey>,
+    /// How many rows are of other versions.
+    left_out: usize,
 }
 
 impl Table {
@@ -75,6 +77,11 @@ impl Table {
 
     pub fn rows(&self) -> &BTreeMap<RunKey, (RunRow, Swept)> {
         &self.rows
+    }
+
+    /// How many rows are of other versions.
+    pub fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// Whether the last row of a run is of another version, and so the files beside.
@@ -171,6 +178,7 @@ impl Table {
         let key = (record.get(HASH)?.to_owned(), record.get(SEED)?.parse().ok()?);
         if record.get(VERSION)? != env!("CARGO_PKG_VERSION") {
             self.others.insert(key);
+            self.left_out += 1;
             return Some(());
         }
         let plain: StringRecord = record.iter().take(columns.len()).collect();
