@@ -176,6 +176,9 @@ mod tests {
         std::fs::create_dir_all(all.join(&name)).unwrap();
         let error = format!("{:#}", merge(&all, std::slice::from_ref(&one)).unwrap_err());
         assert!(error.contains(&name), "{error}");
+        let run = format!(",{},{},", rows[2].hash, rows[2].seed);
+        let table = std::fs::read_to_string(all.join("runs.csv")).unwrap_or_default();
+        assert!(!table.contains(&run), "no row without its files: {table}");
         std::fs::remove_dir(all.join(&name)).unwrap();
         let Merged { runs, known, .. } = merge(&all, std::slice::from_ref(&one)).unwrap();
         assert_eq!(runs + known, 6);

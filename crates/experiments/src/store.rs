@@ -401,21 +401,31 @@ mod tests {
     }
 
     #[test]
-    fn a_table_gets_columns_while_others_append() {
+    fn who_writes_waits_for_who_does_it_already() {
         let folder = tempfile::tempdir().unwrap();
-        let begin = std::sync::Barrier::new(2);
+        let store = open(&folder, &[]).unwrap();
+        let another = crate::table::lock(folder.path()).unwrap();
+        let (tell, hear) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                let store = open(&folder, &[]).unwrap();
-                begin.wait();
-                (1..=100).for_each(|seed| store.keep(&row(seed)).unwrap());
+                store.keep(&row(1)).unwrap();
+                tell.send("a row").unwrap();
             });
-            begin.wait();
-            for key in ["a", "b", "c", "d", "e", "f", "g", "h"] {
-                open(&folder, &[key]).unwrap();
-            }
+            scope.spawn(|| {
+                store.keep_seen("", 1, "it", &5).unwrap();
+                tell.send("what was seen").unwrap();
+            });
+            scope.spawn(|| {
+                open(&folder, &["a"]).unwrap();
+                tell.send("a column").unwrap();
+            });
+            // Time enough for who does not wait.
+            let early = hear.recv_timeout(std::time::Duration::from_millis(300));
+            drop(another);
+            assert!(early.is_err(), "{early:?}");
         });
-        assert_eq!(open(&folder, &[]).unwrap().runs().len(), 100);
+        assert_eq!(hear.try_iter().count(), 3);
+        assert!(open(&folder, &[]).unwrap().row("", 1).is_some());
     }
 
     #[test]

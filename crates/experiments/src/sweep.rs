@@ -372,9 +372,11 @@ mod tests {
                     kind = \"incast\"\nsenders = 4\nsize = \"70KB\"\n[run]\nseeds = [1]\n";
         let folder = tempfile::tempdir().unwrap();
         let output = Output { folder: Some(folder.path().into()), ..Output::default() };
-        for (key, values) in
-            [("workload.senders", "[2, 4]"), ("topology.delay", "[\"10us\", \"20us\"]")]
-        {
+        for (key, values) in [
+            ("topology.delay", "[\"20us\"]"),
+            ("workload.senders", "[2, 4]"),
+            ("topology.delay", "[\"10us\", \"20us\"]"),
+        ] {
             let text = format!("{text}[sweep]\n\"{key}\" = {values}\n");
             let scenarios = Plan::parse(&text).unwrap().scenarios().unwrap();
             sweep(&scenarios, &output, &|_, _| {}).unwrap();
@@ -386,7 +388,7 @@ mod tests {
         });
         let mut ends: Vec<_> = ends.collect();
         ends.sort();
-        assert_eq!(ends, [["", "20us"], ["2", ""], ["4", "10us"]]);
+        assert_eq!(ends, [["", "2"], ["10us", "4"], ["20us", ""]]);
     }
 
     #[test]

@@ -234,7 +234,10 @@ impl Table {
             let plain = record.iter().take(columns.len());
             new.write_record(plain.chain(swept.iter().map(String::as_str)))?;
         }
-        new.into_inner().map_err(|error| anyhow::anyhow!("{error}"))?.finish()?;
+        let new = new.into_inner().map_err(|error| anyhow::anyhow!("{error}"))?;
+        // Windows replaces no file that is open.
+        drop(old);
+        new.finish()?;
         Ok(())
     }
 
