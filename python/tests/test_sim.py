@@ -113,6 +113,80 @@ def test_a_sweep_runs_what_is_missing(tmp_path: Path) -> None:
     assert again.runs["digest"][::2] == first.runs["digest"]
 
 
+@pytest.mark.parametrize(
+    "foreign",
+    ["my notes\n", "my notes", '{"a": 1}\n', '{"hash": "1", "seed": 1, "outcome": 5}\n', "[]\n{}\n", 'notes\n{"hash": "1'],
+)
+def test_a_sweep_leaves_a_file_alone_that_is_not_its_own(tmp_path: Path, foreign: str) -> None:
+    table = tmp_path / "runs.jsonl"
+    table.write_text(foreign)
+    with ThreadPoolExecutor(1) as pool, pytest.raises(ValueError, match="line 1 is no run of a sweep"):
+        sweep("scdp-12a", seeds=1, set=SMALL, executor=pool, folder=tmp_path)
+    assert table.read_text() == foreign
+
+
+def test_a_damaged_line_costs_none_of_the_others(tmp_path: Path) -> None:
+    table = tmp_path / "runs.jsonl"
+    with ThreadPoolExecutor(1) as pool:
+        sweep("scdp-12a", seeds=1, set=SMALL, executor=pool, folder=tmp_path)
+        first, second = table.read_text().splitlines(keepends=True)
+        damaged = f"{first}{first[:40]}\n{second}"
+        table.write_text(damaged)
+        with pytest.raises(ValueError, match="line 2"):
+            sweep("scdp-12a", seeds=1, set=SMALL, executor=pool, folder=tmp_path)
+    assert table.read_text() == damaged
+
+
+class Second(ThreadPoolExecutor):
+    """Begins another sweep in the folder for each run of its own, as another process may."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(1)
+        self.folder, self.seeds = folder, iter(range(100, 200))
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        with ThreadPoolExecutor(1) as pool:
+            sweep("scdp-12a", seeds=[next(self.seeds)], set=SMALL, executor=pool, folder=self.folder)
+        # The first has written half a line meanwhile, and was killed.
+        with (self.folder / "runs.jsonl").open("a") as file:
+            file.write('{"hash": "12')
+        return super().submit(fn, *args, **kwargs)
+
+
+def test_sweeps_in_one_folder_lose_no_runs(tmp_path: Path) -> None:
+    with Second(tmp_path) as pool:
+        sweep("scdp-12a", seeds=3, set=SMALL, executor=pool, folder=tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        sweep("scdp-12a", seeds=1, set=SMALL, executor=pool, folder=tmp_path)
+    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
+    runs = {(entry["hash"], entry["seed"]) for entry in map(json.loads, lines)}
+    assert {1, 2, 3, 100} <= {seed for _, seed in runs}
+    assert len(lines) == len(runs)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
+def test_a_sweep_waits_for_another_that_writes(tmp_path: Path) -> None:
+    import fcntl
+
+    table = tmp_path / "runs.jsonl"
+    with ThreadPoolExecutor(1) as pool:
+        sweep("scdp-12a", seeds=1, set=SMALL, executor=pool, folder=tmp_path)
+        whole = table.read_bytes()
+        end = whole.index(b"\n") - 9
+        with table.open("r+b", buffering=0) as other, ThreadPoolExecutor(1) as apart, ThreadPoolExecutor(1) as inner:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            other.truncate(end)
+            waits = apart.submit(sweep, "scdp-12a", seeds=[2], set=SMALL, executor=inner, folder=tmp_path)
+            # Time enough to do harm, if it did not wait; it never fails by that.
+            pytest.raises(TimeoutError, waits.result, 1)
+            other.seek(end)
+            other.write(whole[end:])
+            fcntl.flock(other, fcntl.LOCK_UN)
+            waits.result(120)
+    assert len(table.read_text().splitlines()) == 4
+    assert table.read_bytes().startswith(whole)
+
+
 def test_a_killed_process_loses_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The first worker that comes by here finds no file, leaves one and dies.
     (tmp_path / "sitecustomize.py").write_text(

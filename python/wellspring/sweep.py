@@ -18,14 +18,20 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any
+from typing import Any
 
 from .sim import Job, Result, _Scenario, collect, jobs, run_job
+
+if sys.platform != "win32":
+    import fcntl
 
 __all__ = ["DASK_SETTINGS", "RunFailed", "sweep"]
 
@@ -63,39 +69,93 @@ class RunFailed(RuntimeError):
     """A run that failed as often as it was tried; the others are done and kept."""
 
 
+_BEGIN = b'{"hash": "'
+"""How each of our lines begins."""
+
+
+@contextmanager
+def _alone(file: FileIO) -> Iterator[None]:
+    """Waits for those who append to it, and keeps them out; not on Windows, nor on a file system without locks."""
+    if sys.platform == "win32":
+        yield
+        return
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)
+
+
 class _Folder:
-    """``runs.jsonl`` of a folder: a line for each run, appended as it is done."""
+    """``runs.jsonl`` of a folder: a line for each run, appended as it is done. Several processes may append to it."""
 
     def __init__(self, folder: str | os.PathLike[str] | None, flows: bool) -> None:
-        self._file: IO[str] | None = None
+        self._file: FileIO | None = None
         self._done: dict[tuple[str, int], dict[str, Any]] = {}
         if folder is None:
             return
         path = Path(folder)
         path.mkdir(parents=True, exist_ok=True)
-        table = path / "runs.jsonl"
-        whole = 0
-        if table.exists():
-            for line in table.read_bytes().splitlines(keepends=True):
-                try:
-                    entry = json.loads(line) if line.endswith(b"\n") else None
-                except ValueError:
-                    entry = None
-                if entry is None:
-                    break  # Cut off when an earlier sweep was killed: it and what follows is run again.
-                whole += len(line)
-                if entry["outcome"]["row"]["version"] == _version() and (entry["outcome"]["flows"] or not flows):
-                    self._done[entry["hash"], entry["seed"]] = entry["outcome"]
-            os.truncate(table, whole)
-        self._file = table.open("a", encoding="utf-8")
+        self._table = path / "runs.jsonl"
+        self._file = self._table.open("a+b", buffering=0)
+        try:
+            with _alone(self._file):
+                self._read(self._file, flows)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _read(self, file: FileIO, flows: bool) -> None:
+        *lines, _ = self._table.read_bytes().split(b"\n")
+        for number, line in enumerate(lines, 1):
+            try:
+                entry = json.loads(line)
+                key, outcome = (str(entry["hash"]), int(entry["seed"])), entry["outcome"]
+                version, has_flows = outcome["row"]["version"], outcome["flows"]
+            except (KeyError, TypeError, ValueError):
+                raise self._foreign(number) from None
+            if version == _version() and (has_flows or not flows):
+                self._done[key] = outcome
+        self._cut(file)
+
+    def _cut(self, file: FileIO) -> None:
+        """Takes a last line away that was cut off when a sweep was killed; its run is made again."""
+        end = os.fstat(file.fileno()).st_size
+        file.seek(max(0, end - 1))
+        if file.read(1) in (b"", b"\n"):
+            return
+        text = self._table.read_bytes()
+        whole = text.rfind(b"\n") + 1
+        if not text[whole:].startswith(_BEGIN[: end - whole]):
+            raise self._foreign(text.count(b"\n") + 1)
+        file.truncate(whole)
+
+    def _foreign(self, number: int) -> ValueError:
+        return ValueError(
+            f"{self._table}: line {number} is no run of a sweep, and nothing is added to the file: "
+            "choose another folder, or move it away"
+        )
 
     def done(self, job: Job) -> dict[str, Any] | None:
         return self._done.get((job.hash, job.seed))
 
     def keep(self, job: Job, outcome: Mapping[str, Any]) -> None:
-        if self._file is not None:
-            self._file.write(json.dumps({"hash": job.hash, "seed": job.seed, "outcome": outcome}) + "\n")
-            self._file.flush()
+        if self._file is None:
+            return
+        line = json.dumps({"hash": job.hash, "seed": job.seed, "outcome": outcome}) + "\n"
+        rest = memoryview(line.encode())
+        with _alone(self._file):
+            self._cut(self._file)
+            end = os.fstat(self._file.fileno()).st_size
+            try:
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+            except BaseException:
+                # What is there of it would be one line with the next.
+                self._file.truncate(end)
+                raise
 
     def close(self) -> None:
         if self._file is not None:
@@ -219,7 +279,7 @@ def sweep(
     """Runs all combinations and seeds of a scenario, as :func:`wellspring.sim.run` does, by an executor.
 
     With ``folder`` each run is kept there as it is done, and a later call runs only what is missing; a run is known
-    by its scenario's hash, its seed and this version. A worker that dies loses its run alone, which is tried again,
+    by its scenario's hash, its seed and this version. Several processes may use one folder. A worker that dies loses its run alone, which is tried again,
     ``retries`` times at most; an ``executor`` of yours is given short runs some at a time, those of a second at most.
     ``progress`` is called with the number of runs done, and of all.
     """

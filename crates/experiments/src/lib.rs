@@ -21,6 +21,7 @@ pub mod run;
 pub mod stats;
 mod store;
 pub mod sweep;
+mod table;
 pub mod workload;
 
 // Its types stand in signatures here.

@@ -5,6 +5,7 @@ use crate::results::{RunRow, write_flows};
 use crate::run::{Outcome, Progress, run_captured};
 use crate::scenario::{Run, Scenario};
 use crate::store::Store;
+use crate::table::Varied;
 use anyhow::{Context, Result};
 use rayon::prelude::*;
 use serde::Serialize;
@@ -74,8 +75,8 @@ const DONE_BEFORE: Progress =
 /// # Errors
 /// A run failed, a file could not be written, or `runs.csv` is not ours.
 pub fn sweep(scenarios: &[Scenario], output: &Output, report: Report<'_>) -> Result<Vec<RunRow>> {
-    let store = open(output, scenarios)?;
     let bare = bare(scenarios);
+    let store = open(output, &bare)?;
     let jobs = jobs(scenarios, &bare, output.shard);
     on_all_threads(&jobs, |number, job| {
         match store.as_ref().and_then(|store| job.done(store, output)) {
@@ -100,8 +101,8 @@ pub fn watch<T: Send + Serialize + DeserializeOwned>(
     what: &str,
     look: impl Fn(&Outcome) -> T + Sync,
 ) -> Result<Vec<(RunRow, T)>> {
-    let store = open(output, scenarios)?;
     let bare = bare(scenarios);
+    let store = open(output, &bare)?;
     let jobs = jobs(scenarios, &bare, output.shard);
     on_all_threads(&jobs, |number, job| {
         let before = store.as_ref().and_then(|store| {
@@ -115,7 +116,7 @@ pub fn watch<T: Send + Serialize + DeserializeOwned>(
         let (row, outcome) = job.run(store.as_ref(), output, &mut |how| report(number, how))?;
         let seen = look(&outcome);
         if let Some(store) = &store {
-            store.keep_seen(&row, what, &seen)?;
+            store.keep_seen(job.hash, job.seed, what, &seen)?;
         }
         Ok((row, seen))
     })
@@ -144,14 +145,10 @@ fn each_number(count: usize, job: &(dyn Fn(usize) -> Result<()> + Sync)) -> Resu
     (0..count).into_par_iter().try_for_each(job)
 }
 
-fn open(output: &Output, scenarios: &[Scenario]) -> Result<Option<Store>> {
-    let mut keys: Vec<String> = Vec::new();
-    for (key, _) in scenarios.iter().flat_map(|scenario| &scenario.swept) {
-        if !keys.contains(key) {
-            keys.push(key.clone());
-        }
-    }
-    output.folder.as_deref().map(|folder| Store::open(folder, &keys)).transpose()
+fn open(output: &Output, scenarios: &[(Scenario, String)]) -> Result<Option<Store>> {
+    let mut varied = Varied::default();
+    scenarios.iter().for_each(|(scenario, hash)| varied.add(hash, &scenario.swept));
+    output.folder.as_deref().map(|folder| Store::open(folder, &varied)).transpose()
 }
 
 /// Scenarios without their seeds, of which there may be many, with their hashes.
@@ -189,9 +186,9 @@ impl Job<'_> {
     fn done(&self, store: &Store, output: &Output) -> Option<RunRow> {
         let flows = output.flows.then(|| self.flows(&store.folder));
         let series = self.scenario.run.sample.map(|_| series_files(&store.folder, &self.name()));
-        let mut files = flows.into_iter().chain(series.into_iter().flatten());
-        let there = output.capture.is_none() && files.all(|file| file.is_file());
-        store.row(self.hash, self.seed).filter(|_| there)
+        let files: Vec<PathBuf> = flows.into_iter().chain(series.into_iter().flatten()).collect();
+        let row = store.done(self.hash, self.seed, &files);
+        row.filter(|_| output.capture.is_none())
     }
 
     fn run(
@@ -205,6 +202,7 @@ impl Job<'_> {
             .with_context(|| format!("{} with seed {seed}", scenario.name))?;
         let mut row = RunRow::new(scenario, &outcome);
         if let Some(store) = store {
+            store.discard_files_of_others(self.hash, seed)?;
             if output.flows {
                 write_flows(&self.flows(&store.folder), scenario, &outcome)?;
             }
@@ -282,7 +280,11 @@ mod tests {
         let scenarios = Plan::parse(text).unwrap().scenarios().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let mut output = Output { folder: Some(folder.path().into()), ..Output::default() };
-        let files = || std::fs::read_dir(folder.path()).unwrap().count();
+        let is_shown = |name: &std::ffi::OsStr| !name.to_string_lossy().starts_with('.');
+        let files = || {
+            let files = std::fs::read_dir(folder.path()).unwrap();
+            files.filter(|file| is_shown(&file.as_ref().unwrap().file_name())).count()
+        };
         let runs = AtomicUsize::new(0);
         let count = |_: usize, progress: Progress| {
             runs.fetch_add(usize::from(progress.events > 0), Ordering::Relaxed);
@@ -303,6 +305,90 @@ mod tests {
         assert_eq!(run_and_count(false, None), (false, 5));
         let table = std::fs::read_to_string(folder.path().join("runs.csv")).unwrap();
         assert_eq!(table.lines().count(), 2, "{table}");
+    }
+
+    #[test]
+    fn what_another_version_has_written_is_not_taken_for_ours() {
+        let text = "name = \"t\"\n[topology]\nkind = \"single-switch\"\n[workload]\nfrom = 0\n\
+                    to = 1\nkind = \"single\"\nsize = \"70KB\"\n[run]\nseeds = [1]\n";
+        let scenarios = Plan::parse(text).unwrap().scenarios().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let runs = AtomicUsize::new(0);
+        let count = |_: usize, progress: Progress| {
+            runs.fetch_add(usize::from(progress.events > 0), Ordering::Relaxed);
+        };
+        let run = |flows: bool| {
+            let output = Output { folder: Some(folder.path().into()), flows, ..Output::default() };
+            let before = runs.load(Ordering::Relaxed);
+            let row = sweep(&scenarios, &output, &count).unwrap().remove(0);
+            (row, runs.load(Ordering::Relaxed) > before)
+        };
+        let see = || {
+            let output = Output { folder: Some(folder.path().into()), ..Output::default() };
+            watch(&scenarios, &output, &|_, _| {}, "it", |_| 5).unwrap().remove(0).1
+        };
+        let (ours, _) = run(true);
+        assert_eq!(see(), 5);
+        let name = format!("flows-{}-1.csv.gz", scenarios[0].hash());
+        let flows = std::fs::read(path(&name)).unwrap();
+        // As the version before would have left it.
+        for (file, ours, theirs) in
+            [("runs.csv", "", ""), ("ranks.csv", ",0.", ",9."), ("seen.jsonl", ":5", ":7")]
+        {
+            let text = std::fs::read_to_string(path(file)).unwrap();
+            let text = text.replace(env!("CARGO_PKG_VERSION"), "0.0.9").replace(ours, theirs);
+            std::fs::write(path(file), text).unwrap();
+        }
+        std::fs::write(path(&name), "theirs").unwrap();
+        let theirs = std::fs::read_to_string(path("runs.csv")).unwrap();
+        assert!(run(false).1, "a row of another version is none");
+        assert!(!path(&name).exists(), "their flows are not beside our row");
+        let (again, is_run) = run(false);
+        assert_eq!((again.bare(), is_run), (ours.bare(), false));
+        assert!(again.goodputs.iter().all(|goodput| *goodput < 1.0), "{:?}", again.goodputs);
+        assert_eq!(see(), 5);
+        assert!(run(true).1);
+        assert_eq!(std::fs::read(path(&name)).unwrap(), flows);
+        assert!(!run(true).1);
+        // They come back.
+        let row = theirs.lines().last().unwrap();
+        let both = std::fs::read_to_string(path("runs.csv")).unwrap() + row + "\n";
+        std::fs::write(path("runs.csv"), both).unwrap();
+        std::fs::write(path(&name), "theirs").unwrap();
+        assert!(!run(false).1, "our row stands there");
+        assert!(run(true).1, "the flows are not ours");
+        assert_eq!(std::fs::read(path(&name)).unwrap(), flows);
+        assert!(!run(true).1);
+        // A run without its distributions is not whole.
+        std::fs::remove_file(path("ranks.csv")).unwrap();
+        assert!(run(false).1);
+        assert!(!run(false).1);
+    }
+
+    #[test]
+    fn a_run_of_two_sweeps_has_the_values_of_both() {
+        let text = "name = \"t\"\n[topology]\nkind = \"single-switch\"\nhosts = 9\n[workload]\n\
+                    kind = \"incast\"\nsenders = 4\nsize = \"70KB\"\n[run]\nseeds = [1]\n";
+        let folder = tempfile::tempdir().unwrap();
+        let output = Output { folder: Some(folder.path().into()), ..Output::default() };
+        for (key, values) in [
+            ("topology.delay", "[\"20us\"]"),
+            ("workload.senders", "[2, 4]"),
+            ("topology.delay", "[\"10us\", \"20us\"]"),
+        ] {
+            let text = format!("{text}[sweep]\n\"{key}\" = {values}\n");
+            let scenarios = Plan::parse(&text).unwrap().scenarios().unwrap();
+            sweep(&scenarios, &output, &|_, _| {}).unwrap();
+        }
+        let mut table = csv::Reader::from_path(folder.path().join("runs.csv")).unwrap();
+        let ends = table.records().map(|record| {
+            let record = record.unwrap();
+            record.iter().skip(record.len() - 2).map(str::to_owned).collect::<Vec<_>>()
+        });
+        let mut ends: Vec<_> = ends.collect();
+        ends.sort();
+        assert_eq!(ends, [["", "2"], ["10us", "4"], ["20us", ""]]);
     }
 
     #[test]
