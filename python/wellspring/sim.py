@@ -96,7 +96,7 @@ class Result:
 
     runs: Table
     """One row a run: its scenario, seed, every parameter by its dotted name, and what came of it. Rates in Gbit/s,
-    times in milliseconds."""
+    times in milliseconds; ``None`` where a run has no such request."""
     flows: Table
     """One row a flow, if asked for."""
     queues: Table

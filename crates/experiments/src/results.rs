@@ -4,9 +4,9 @@ use crate::observe::{end, table};
 use crate::record::{FlowRecord, Reason};
 use crate::run::{Outcome, Stuck};
 use crate::scenario::{Run, Scenario, Workload};
-use crate::stats::{RANKS, mean, quantile, share_above};
+use crate::stats::{RANKS, mean, of_some, quantile, share_above};
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -15,6 +15,7 @@ use std::path::Path;
 /// off by the end of the run. Rates in Gbit/s, times in milliseconds, queues in packets (0 unless
 /// `run.sample` is set). Of two protocols in one run, what requests attained, from `goodput_mean` to
 /// `trimmed_per_request`, is of those over `protocol`; of those over the TCP beside it `beside_...`.
+/// A statistic of no requests is none.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "column names")]
 pub struct RunRow {
@@ -35,32 +36,50 @@ pub struct RunRow {
     pub missing: String,
     pub stuck: bool,
     pub simulated_s: f64,
-    pub goodput_mean: f64,
-    pub goodput_p5: f64,
-    pub goodput_p25: f64,
-    pub goodput_p50: f64,
-    pub goodput_p75: f64,
-    pub share_above_0_9: f64,
-    pub fct_mean: f64,
-    pub fct_p50: f64,
-    pub fct_p99: f64,
-    pub fct_max: f64,
-    pub fct_mean_10kb: f64,
-    pub fct_p99_10kb: f64,
-    pub fct_mean_100kb: f64,
-    pub fct_p99_100kb: f64,
-    pub fct_mean_1mb: f64,
-    pub goodput_1mb_10mb: f64,
-    pub background_goodput: f64,
-    pub decoded_share: f64,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_mean: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_p5: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_p25: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_p50: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_p75: Option<f64>,
+    pub share_above_0_9: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_mean: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_p50: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_p99: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_max: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_mean_10kb: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_p99_10kb: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_mean_100kb: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_p99_100kb: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_mean_1mb: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_1mb_10mb: Option<f64>,
+    pub background_goodput: Option<f64>,
+    pub decoded_share: Option<f64>,
     pub redundant: u64,
-    pub trimmed_per_request: f64,
+    pub trimmed_per_request: Option<f64>,
     pub beside_requests: usize,
     pub beside_completed: usize,
     pub beside_failed: usize,
-    pub beside_goodput_mean: f64,
-    pub beside_fct_mean: f64,
-    pub beside_fct_p99: f64,
+    #[serde(deserialize_with = "above_zero")]
+    pub beside_goodput_mean: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub beside_fct_mean: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub beside_fct_p99: Option<f64>,
     pub downlink_utilisation: f64,
     pub queue_mean: f64,
     pub queue_max: u32,
@@ -144,32 +163,32 @@ impl RunRow {
             missing: missing(&reasons, beside, outcome.not_made),
             stuck: outcome.stuck.is_some(),
             simulated_s: outcome.simulated,
-            goodput_mean: mean(&goodputs),
-            goodput_p5: quantile(&goodputs, 0.05),
-            goodput_p25: quantile(&goodputs, 0.25),
-            goodput_p50: quantile(&goodputs, 0.5),
-            goodput_p75: quantile(&goodputs, 0.75),
-            share_above_0_9: share_above(&goodputs, 0.9),
-            fct_mean: mean(&all),
-            fct_p50: quantile(&all, 0.5),
-            fct_p99: quantile(&all, 0.99),
-            fct_max: quantile(&all, 1.0),
-            fct_mean_10kb: mean(&shortest),
-            fct_p99_10kb: quantile(&shortest, 0.99),
-            fct_mean_100kb: mean(&short),
-            fct_p99_100kb: quantile(&short, 0.99),
-            fct_mean_1mb: mean(&medium),
-            goodput_1mb_10mb: mean(&long),
-            background_goodput: mean(&background),
-            decoded_share: decoded as f64 / done.len().max(1) as f64,
+            goodput_mean: of_some(&goodputs, mean),
+            goodput_p5: of_some(&goodputs, |all| quantile(all, 0.05)),
+            goodput_p25: of_some(&goodputs, |all| quantile(all, 0.25)),
+            goodput_p50: of_some(&goodputs, |all| quantile(all, 0.5)),
+            goodput_p75: of_some(&goodputs, |all| quantile(all, 0.75)),
+            share_above_0_9: of_some(&goodputs, |all| share_above(all, 0.9)),
+            fct_mean: of_some(&all, mean),
+            fct_p50: of_some(&all, |all| quantile(all, 0.5)),
+            fct_p99: of_some(&all, |all| quantile(all, 0.99)),
+            fct_max: of_some(&all, |all| quantile(all, 1.0)),
+            fct_mean_10kb: of_some(&shortest, mean),
+            fct_p99_10kb: of_some(&shortest, |all| quantile(all, 0.99)),
+            fct_mean_100kb: of_some(&short, mean),
+            fct_p99_100kb: of_some(&short, |all| quantile(all, 0.99)),
+            fct_mean_1mb: of_some(&medium, mean),
+            goodput_1mb_10mb: of_some(&long, mean),
+            background_goodput: of_some(&background, mean),
+            decoded_share: of_some(&done, |all| decoded as f64 / all.len() as f64),
             redundant: done.iter().map(|f| f.account.redundant).sum(),
-            trimmed_per_request: mean(&trims),
+            trimmed_per_request: of_some(&trims, mean),
             beside_requests: outcome.foreground().filter(|f| f.beside).count(),
             beside_completed: tcp.len(),
             beside_failed: failed(|is_beside| is_beside),
-            beside_goodput_mean: mean(&tcp_goodputs),
-            beside_fct_mean: mean(&tcp_times),
-            beside_fct_p99: quantile(&tcp_times, 0.99),
+            beside_goodput_mean: of_some(&tcp_goodputs, mean),
+            beside_fct_mean: of_some(&tcp_times, mean),
+            beside_fct_p99: of_some(&tcp_times, |all| quantile(all, 0.99)),
             downlink_utilisation: outcome.downlink_utilisation,
             queue_mean: outcome.series.queue_packets().0,
             queue_max: outcome.series.queue_packets().1,
@@ -213,6 +232,11 @@ impl RunRow {
     pub fn unfinished(&self) -> usize {
         self.requests.saturating_sub(self.completed + self.failed)
     }
+}
+
+/// A time or a goodput, which cannot be 0: earlier versions wrote that where there was none.
+fn above_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.filter(|value| *value > 0.0))
 }
 
 /// The values at equally many steps of rank, from the least to the greatest; none of none.
@@ -310,4 +334,37 @@ pub fn write_flows(path: &Path, scenario: &Scenario, outcome: &Outcome) -> Resul
         ])?;
     }
     end(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row as a table has it.
+    fn table(row: &RunRow) -> String {
+        let mut table = csv::Writer::from_writer(Vec::new());
+        table.serialize(row).unwrap();
+        String::from_utf8(table.into_inner().unwrap()).unwrap()
+    }
+
+    fn read(text: &str) -> RunRow {
+        csv::Reader::from_reader(text.as_bytes()).deserialize().next().unwrap().unwrap()
+    }
+
+    #[test]
+    fn what_no_request_has_is_empty_in_a_table_and_was_0_in_earlier_ones() {
+        let row =
+            RunRow { fct_mean: Some(0.25), trimmed_per_request: Some(0.0), ..RunRow::default() };
+        let text = table(&row);
+        assert!(text.contains(",,") && text.contains(",0.25,"), "{text}");
+        assert_eq!(read(&text), row);
+        let zeros = serde_json::to_value(&row).unwrap();
+        let zeros = zeros.as_object().unwrap().iter().map(|(name, value)| match value.is_null() {
+            true => (name.clone(), 0.0.into()),
+            false => (name.clone(), value.clone()),
+        });
+        let earlier: RunRow = serde_json::from_value(zeros.collect()).unwrap();
+        assert_eq!((earlier.fct_mean, earlier.fct_mean_10kb), (Some(0.25), None));
+        assert_eq!((earlier.goodput_mean, earlier.beside_fct_p99), (None, None));
+    }
 }
