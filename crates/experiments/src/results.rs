@@ -3,7 +3,7 @@
 use crate::observe::{end, table};
 use crate::record::{FlowRecord, Reason};
 use crate::run::{Outcome, Stuck};
-use crate::scenario::{Run, Scenario, Workload};
+use crate::scenario::{Run, Scenario, Topology, TopologyKind, Workload};
 use crate::stats::{RANKS, mean, of_some, quantile, share_above};
 use anyhow::Result;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -26,7 +26,7 @@ pub struct RunRow {
     pub protocol: String,
     pub beside: String,
     pub window: u16,
-    pub delay_us: f64,
+    pub delay_us: Option<f64>,
     pub lambda: f64,
     pub size: u64,
     pub background: f64,
@@ -153,7 +153,7 @@ impl RunRow {
             protocol: scenario.protocol.name.as_str().to_owned(),
             beside: beside.to_owned(),
             window: scenario.protocol.initial_window(),
-            delay_us: scenario.topology.delay.0.as_picos() as f64 / 1e6,
+            delay_us: delay_us(&scenario.topology),
             lambda,
             size,
             background: scenario.background.fraction,
@@ -232,6 +232,12 @@ impl RunRow {
     pub fn unfinished(&self) -> usize {
         self.requests.saturating_sub(self.completed + self.failed)
     }
+}
+
+/// Of every link; links of a graph have their own.
+fn delay_us(topology: &Topology) -> Option<f64> {
+    let picos = topology.delay.0.as_picos() as f64;
+    (topology.kind != TopologyKind::Graph).then_some(picos / 1e6)
 }
 
 /// A time or a goodput, which cannot be 0: earlier versions wrote that where there was none.
@@ -349,6 +355,12 @@ mod tests {
 
     fn read(text: &str) -> RunRow {
         csv::Reader::from_reader(text.as_bytes()).deserialize().next().unwrap().unwrap()
+    }
+
+    #[test]
+    fn links_of_a_graph_have_no_common_delay() {
+        let graph = Topology { kind: TopologyKind::Graph, ..Topology::default() };
+        assert_eq!([delay_us(&Topology::default()), delay_us(&graph)], [Some(10.0), None]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Scenario files: a scenario, and the keys it sweeps.
 
 use super::Scenario;
+use super::unused::check_needs;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -145,6 +146,7 @@ fn text(value: &Value) -> String {
 }
 
 fn scenario(table: Table) -> Result<Scenario> {
+    check_needs(&table)?;
     let mut scenario: Scenario = Value::Table(table).try_into()?;
     scenario.check()?;
     // A run that is there twice would count as two samples.

@@ -198,7 +198,7 @@ fn print_rows(rows: &[RunRow]) -> Result<(), StdoutError> {
             row.protocol.clone(),
             row.seed.to_string(),
             row.window.to_string(),
-            row.delay_us.to_string(),
+            row.delay_us.map_or(NONE.to_owned(), |delay| delay.to_string()),
             row.lambda.to_string(),
             row.size.to_string(),
             row.background.to_string(),
