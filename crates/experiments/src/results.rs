@@ -160,7 +160,7 @@ impl RunRow {
             requests: outcome.foreground().count() + outcome.not_made as usize,
             completed: done.len() + tcp.len(),
             failed: failed(|_| true),
-            missing: missing(&reasons, beside, outcome.not_made),
+            missing: missing(&reasons, beside, outcome),
             stuck: outcome.stuck.is_some(),
             simulated_s: outcome.simulated,
             goodput_mean: of_some(&goodputs, mean),
@@ -183,7 +183,7 @@ impl RunRow {
             decoded_share: of_some(&done, |all| decoded as f64 / all.len() as f64),
             redundant: done.iter().map(|f| f.account.redundant).sum(),
             trimmed_per_request: of_some(&trims, mean),
-            beside_requests: outcome.foreground().filter(|f| f.beside).count(),
+            beside_requests: beside_requests(outcome),
             beside_completed: tcp.len(),
             beside_failed: failed(|is_beside| is_beside),
             beside_goodput_mean: of_some(&tcp_goodputs, mean),
@@ -253,6 +253,11 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     (0..=RANKS).map(|rank| sorted[rank * last / RANKS]).collect()
 }
 
+/// Requests that were announced over the TCP beside the protocol.
+fn beside_requests(outcome: &Outcome) -> usize {
+    outcome.foreground().filter(|flow| flow.beside).count() + outcome.not_made_beside as usize
+}
+
 /// Whether it ended a request, and not the run did.
 fn has_failed(reason: Reason) -> bool {
     !matches!(reason, Reason::Stuck | Reason::Limit)
@@ -270,14 +275,19 @@ fn reasons(outcome: &Outcome) -> BTreeMap<(bool, Reason), usize> {
 }
 
 /// Requests that did not complete, in words: those over the TCP `beside` the protocol say so.
-fn missing(reasons: &BTreeMap<(bool, Reason), usize>, beside: &str, not_made: u32) -> String {
+fn missing(reasons: &BTreeMap<(bool, Reason), usize>, beside: &str, outcome: &Outcome) -> String {
     let line = |((is_beside, reason), count): (&(bool, Reason), &usize)| match is_beside {
         false => format!("{count} {}", reason.as_str()),
         true => format!("{count} beside, over {beside}, {}", reason.as_str()),
     };
     let mut words: Vec<String> = reasons.iter().map(line).collect();
-    if not_made > 0 {
-        words.push(format!("{not_made} not made before the run ended"));
+    let Outcome { not_made, not_made_beside, .. } = outcome;
+    let ended = "not made before the run ended";
+    if not_made > not_made_beside {
+        words.push(format!("{} {ended}", not_made - not_made_beside));
+    }
+    if *not_made_beside > 0 {
+        words.push(format!("{not_made_beside} beside, over {beside}, {ended}"));
     }
     words.join("; ")
 }

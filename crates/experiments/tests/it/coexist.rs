@@ -70,6 +70,10 @@ fn a_row_tells_what_is_of_the_protocol_and_what_of_the_tcp_beside_it() {
         let of_tcp = format!(" beside, over {beside}, still under way at run.limit");
         assert!(row.missing.contains(&of_tcp), "{}", row.missing);
         assert!(row.missing.contains(" still under way at run.limit; "), "{}", row.missing);
+        // Also of those that were not made: a quarter.
+        assert_eq!((row.requests, row.beside_requests), (20, 5));
+        let not_made = format!(" beside, over {beside}, not made before the run ended");
+        assert!(row.missing.contains(&not_made), "{}", row.missing);
     }
 }
 
