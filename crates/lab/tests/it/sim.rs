@@ -241,3 +241,30 @@ fn an_interrupted_sweep_keeps_its_rows_and_no_cut_file() {
     assert_eq!(child.wait().expect("ends").code(), Some(130));
     assert_eq!(listing(&folder), [""; 0]);
 }
+
+/// A wrong folder, or a figure that was never run, is no reason to empty a report.
+#[test]
+fn a_report_is_not_redrawn_from_nothing() {
+    let place = Place::new();
+    let (records, report) = (place.path("records"), place.path("report"));
+    std::fs::create_dir(&records).expect("made");
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/scdp-12d.json");
+    std::fs::copy(kept, records.join("scdp-12d.json")).expect("copied");
+    let redraw = |figure: &str, records: &str| {
+        let folders =
+            ["--records", text(&place.path(records)), "--report", text(&report)].map(str::to_owned);
+        run(&[&["reproduce", figure, "--redraw"][..], &folders.each_ref().map(String::as_str)]
+            .concat())
+    };
+    let drawn = redraw("scdp-12d", "records");
+    assert_eq!(status(&drawn), Some(0), "{}", words(&drawn.stderr));
+    assert_eq!(words(&drawn.stdout), "1 of 1 figures have a record\n");
+    let before = std::fs::read(report.join("report.md")).expect("drawn");
+    for (figure, records) in [("scdp-12d", "nosuch"), ("scdp-5", "records")] {
+        let refused = redraw(figure, records);
+        assert_eq!(status(&refused), Some(1), "{figure}");
+        let said = words(&refused.stderr);
+        assert!(said.contains(records) && said.contains("no record of these figures"), "{said}");
+    }
+    assert_eq!(std::fs::read(report.join("report.md")).expect("there"), before);
+}
