@@ -3,7 +3,7 @@
 use super::Scenario;
 use super::unused::check_needs;
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -106,7 +106,8 @@ impl Plan {
         }
     }
 
-    /// All combinations.
+    /// All combinations. Of runs that are the same, one with another spelling of a value, the first is kept: two would count
+    /// as two samples.
     ///
     /// # Errors
     /// One of them is no scenario, or there are too many.
@@ -136,8 +137,20 @@ impl Plan {
         let scenarios = tables
             .into_iter()
             .map(|(table, swept)| scenario(table).map(|scenario| Scenario { swept, ..scenario }));
-        scenarios.collect()
+        let scenarios = scenarios.collect::<Result<Vec<_>>>()?;
+        Ok(if self.sweep.is_empty() { scenarios } else { once(scenarios) })
     }
+}
+
+/// Scenarios without the runs of those before them, and none without runs.
+fn once(scenarios: Vec<Scenario>) -> Vec<Scenario> {
+    let mut known: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    let fresh = scenarios.into_iter().filter_map(|mut scenario| {
+        let known = known.entry(scenario.hash()).or_default();
+        scenario.run.seeds.retain(|seed| known.insert(*seed));
+        (!scenario.run.seeds.is_empty()).then_some(scenario)
+    });
+    fresh.collect()
 }
 
 /// A value as a column of a table shows it.
@@ -280,6 +293,23 @@ mod tests {
         assert!(plan.set("workload.senders", "[]").is_err());
         plan.set("workload.senders", "4").unwrap();
         assert_eq!(plan.scenarios().unwrap().len(), 2, "one value is no longer swept");
+    }
+
+    #[test]
+    fn a_value_that_is_there_twice_is_run_once() {
+        let mut plan = Plan::parse(TEXT).unwrap();
+        plan.set("workload.senders", "[2, 2, 3]").unwrap();
+        plan.set("topology.delay", "[\"10us\", \"10000ns\"]").unwrap();
+        let senders = |plan: &Plan| {
+            let scenarios = plan.scenarios().unwrap();
+            scenarios.iter().map(|one| one.swept[1].1.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(senders(&plan), ["2", "3", "2", "3"], "of each protocol");
+        let mut seeds = Plan::parse(&format!("{TEXT}\"run.seeds\" = [[1, 2], [2, 3]]\n")).unwrap();
+        seeds.set("workload.senders", "2").unwrap();
+        let all: Vec<_> =
+            seeds.scenarios().unwrap().iter().map(|one| one.run.seeds.clone()).collect();
+        assert_eq!(all, [vec![1, 2], vec![3], vec![1, 2], vec![3]]);
     }
 
     #[test]
