@@ -56,6 +56,30 @@ def test_scenarios_are_names_files_and_mappings(tmp_path: Path) -> None:
     assert result.runs["protocol"] == ["ndp"] and result.queues.height > 0
 
 
+def test_files_of_a_scenario_are_named_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.txt").write_text("host a b\nlink a b 1Gbit/s 1us\n")
+    workload = {"kind": "single", "from": 0, "to": 1, "size": "1KB"}
+    mapping = {"name": "mine", "topology": {"kind": "graph", "graph_file": "net.txt"}, "workload": workload}
+    [of_mapping] = sim.jobs(mapping, seeds=1)
+    bare = {"name": "mine", "topology": {"kind": "graph", "graph": "host c d\nlink c d 1Gbit/s 1us\n"}}
+    [of_set] = sim.jobs(bare | {"workload": workload}, seeds=1, set={"topology.graph_file": "net.txt"})
+    assert of_mapping == of_set
+    with pytest.raises(ValueError, match="nowhere.txt"):
+        sim.jobs(mapping, seeds=1, set={"topology.graph_file": "nowhere.txt"})
+    assert sim.run(mapping, seeds=1).runs["delay_us"] == [None]
+
+
+def test_a_value_that_is_there_twice_is_run_once() -> None:
+    jobs = sim.jobs("scdp-12a", seeds=2, set={**SMALL, "workload.senders": [2, 2, 3]})
+    assert len(jobs) == len({(job.hash, job.seed) for job in jobs}) == 4
+
+
+def test_what_no_flow_has_is_none() -> None:
+    [long] = sim.run("scdp-12a", seeds=1, set={**SMALL, "workload.senders": 2, "workload.size": "2MB"}).runs.rows()
+    assert long["fct_mean"] > 0 and long["fct_mean_100kb"] is None and long["beside_fct_mean"] is None
+
+
 @pytest.mark.parametrize("seeds", [[1.5, 2.7], "12", b"12", [1, "2"], 1.5, [None]])
 def test_seeds_are_whole_numbers(seeds: Any) -> None:
     with pytest.raises(TypeError, match="seeds are whole numbers"):
