@@ -138,6 +138,14 @@ def test_plots_are_drawn_in_one_call(tmp_path: Path) -> None:
         plots.queues(bare)
 
 
+def test_runs_without_a_value_are_not_in_a_mean() -> None:
+    from wellspring import plots
+
+    runs = sim.Table({"protocol.name": ["scdp"] * 4, "senders": [2, 2, 4, 8], "fct_mean": [0.5, None, 0.25, None]})
+    [axes] = plots.metric(sim.Result(runs, sim.Table({}), sim.Table({})), "senders", "fct_mean").axes
+    assert [list(map(float, point)) for point in axes.lines[0].get_xydata()] == [[2, 0.5], [4, 0.25]]
+
+
 def test_a_figure_is_drawn_as_its_report_draws_it(tmp_path: Path) -> None:
     from wellspring import plots
 

@@ -9,6 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from conftest import interrupted
@@ -53,6 +54,47 @@ def test_scenarios_are_names_files_and_mappings(tmp_path: Path) -> None:
     assert [job.hash for job in by_name] == [job.hash for job in by_file]
     result = sim.run(mapping)
     assert result.runs["protocol"] == ["ndp"] and result.queues.height > 0
+
+
+def test_files_of_a_scenario_are_named_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("net.txt").write_text("host a b\nlink a b 1Gbit/s 1us\n")
+    workload = {"kind": "single", "from": 0, "to": 1, "size": "1KB"}
+    mapping = {"name": "mine", "topology": {"kind": "graph", "graph_file": "net.txt"}, "workload": workload}
+    [of_mapping] = sim.jobs(mapping, seeds=1)
+    bare = {"name": "mine", "topology": {"kind": "graph", "graph": "host c d\nlink c d 1Gbit/s 1us\n"}}
+    [of_set] = sim.jobs(bare | {"workload": workload}, seeds=1, set={"topology.graph_file": "net.txt"})
+    assert of_mapping == of_set
+    with pytest.raises(ValueError, match="nowhere.txt"):
+        sim.jobs(mapping, seeds=1, set={"topology.graph_file": "nowhere.txt"})
+    assert sim.run(mapping, seeds=1).runs["delay_us"] == [None]
+
+
+def test_a_value_that_is_there_twice_is_run_once() -> None:
+    jobs = sim.jobs("scdp-12a", seeds=2, set={**SMALL, "workload.senders": [2, 2, 3]})
+    assert len(jobs) == len({(job.hash, job.seed) for job in jobs}) == 4
+
+
+def test_what_no_flow_has_is_none() -> None:
+    [long] = sim.run("scdp-12a", seeds=1, set={**SMALL, "workload.senders": 2, "workload.size": "2MB"}).runs.rows()
+    assert long["fct_mean"] > 0 and long["fct_mean_100kb"] is None and long["beside_fct_mean"] is None
+
+
+@pytest.mark.parametrize("seeds", [[1.5, 2.7], "12", b"12", [1, "2"], 1.5, [None]])
+def test_seeds_are_whole_numbers(seeds: Any) -> None:
+    with pytest.raises(TypeError, match="seeds are whole numbers"):
+        sim.jobs("scdp-12a", seeds=seeds)
+    with pytest.raises(TypeError, match="seeds are whole numbers"):
+        sim.reproduce("scdp-12d", quick=True, seeds=seeds)
+    assert [job.seed for job in sim.jobs("scdp-12a", seeds=[np.int64(7)], set=SMALL)] == [7, 7]
+
+
+@pytest.mark.parametrize("name", ["x\U0001f600", "\x7f", "\x00\t\"\\", "Übung"])
+def test_texts_are_what_was_given(name: str) -> None:
+    [job] = sim.jobs("scdp-12a", seeds=1, set={**SMALL, "workload.senders": 2, "name": name})
+    assert job.name == name
+    mapping = {"name": "x", "about": name, "workload": {"kind": "permutation", "size": "1KB"}}
+    assert sim.jobs(mapping, seeds=1)[0].seed == 1
 
 
 @pytest.mark.parametrize(
@@ -185,6 +227,14 @@ def test_a_sweep_waits_for_another_that_writes(tmp_path: Path) -> None:
             waits.result(120)
     assert len(table.read_text().splitlines()) == 4
     assert table.read_bytes().startswith(whole)
+
+
+def test_flows_that_are_not_asked_for_are_none(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        some = sweep("scdp-12a", seeds=1, set=SMALL, executor=pool, folder=tmp_path, flows=True)
+        more = sweep("scdp-12a", seeds=2, set=SMALL, executor=pool, folder=tmp_path)
+    assert some.flows.height > 0 and more.runs.height == 4
+    assert more.flows.height == 0, "not those of the first seed alone"
 
 
 def test_a_killed_process_loses_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,13 +64,17 @@ def _with_unit(column: str) -> str:
 
 
 def metric(result: Result, x: str, y: str, *, by: str = "protocol.name", axes: Any = None) -> Any:
-    """A column over a parameter: means over seeds with 95 % confidence, a line for each value of ``by``."""
+    """A column over a parameter: means over seeds with 95 % confidence, a line for each value of ``by``.
+
+    Runs without a value (``None``) are left out.
+    """
     figure, axes = _axes(axes)
     runs = result.runs
     for name, places in _groups(runs, by).items():
         points: dict[Any, list[float]] = {}
         for at in places:
-            points.setdefault(runs[x][at], []).append(runs[y][at])
+            if runs[y][at] is not None:
+                points.setdefault(runs[x][at], []).append(runs[y][at])
         means = {key: sum(values) / len(values) for key, values in points.items()}
         axes.errorbar(
             list(points),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -96,7 +97,7 @@ class Result:
 
     runs: Table
     """One row a run: its scenario, seed, every parameter by its dotted name, and what came of it. Rates in Gbit/s,
-    times in milliseconds."""
+    times in milliseconds; ``None`` where a run has no such request."""
     flows: Table
     """One row a flow, if asked for."""
     queues: Table
@@ -155,7 +156,7 @@ def reproduce(name: str, *, quick: bool = False, seeds: Iterable[int] | None = N
     At full size that takes seconds to hours; ``quick`` ones have fewer sessions and one seed, and judge nothing.
     :func:`wellspring.plots.figure` draws it.
     """
-    chosen = None if seeds is None else [int(seed) for seed in seeds]
+    chosen = None if seeds is None else _seeds(seeds)
     stop = _native.Stop()
     with ThreadPoolExecutor(1) as pool:
         # This thread hears Ctrl-C, which ends the run in the other, also if it comes when that has just begun.
@@ -167,14 +168,31 @@ def reproduce(name: str, *, quick: bool = False, seeds: Iterable[int] | None = N
             raise
 
 
+def _seeds(seeds: int | Iterable[int]) -> list[int]:
+    """Seeds, or so many from 1 on: whole numbers, as a part of a number would be lost without a word."""
+    if isinstance(seeds, int):
+        return list(range(1, seeds + 1))
+    if isinstance(seeds, (str, bytes)):
+        raise TypeError(f"seeds are whole numbers, no text {seeds!r}")
+    try:
+        return [operator.index(seed) for seed in seeds]
+    except TypeError as error:
+        raise TypeError(f"seeds are whole numbers or how many there are, not {seeds!r}") from error
+
+
+def _text(value: str) -> str:
+    """A string in TOML, which is JSON's but for surrogates and DEL."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+
+
 def _toml(value: Any) -> str:
     """A value in TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value)
+        return _text(value)
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
+        return "{" + ", ".join(f"{_text(key)} = {_toml(inner)}" for key, inner in value.items()) + "}"
     if isinstance(value, Sequence) or type(value).__module__ == "numpy" and hasattr(value, "tolist"):
         value = value.tolist() if hasattr(value, "tolist") else value
         if isinstance(value, Sequence) and not isinstance(value, str):
@@ -186,7 +204,7 @@ def _toml(value: Any) -> str:
             return repr(value)
         raise ValueError(f"{value} is no value of a scenario")
     if isinstance(value, os.PathLike):
-        return json.dumps(os.fspath(value))
+        return _text(os.fspath(value))
     raise TypeError(f"a scenario has numbers, strings, lists and mappings, no {type(value).__name__}")
 
 
@@ -199,10 +217,9 @@ def jobs(
     """
     changes = [(key, _toml(value)) for key, value in (set or {}).items()]
     if seeds is not None:
-        chosen = range(1, seeds + 1) if isinstance(seeds, int) else seeds
-        changes.append(("run.seeds", _toml([int(seed) for seed in chosen])))
+        changes.append(("run.seeds", _toml(_seeds(seeds))))
     if isinstance(scenario, Mapping):
-        text = "\n".join(f"{json.dumps(key)} = {_toml(value)}" for key, value in scenario.items())
+        text = "\n".join(f"{_text(key)} = {_toml(value)}" for key, value in scenario.items())
         plans = _native.plan(text=text, set=changes)
     elif isinstance(scenario, os.PathLike) or scenario.endswith(".toml"):
         plans = _native.plan(path=os.fspath(scenario), set=changes)

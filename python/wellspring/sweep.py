@@ -333,4 +333,6 @@ def sweep(
         if share is None:
             pool.shutdown(wait=True, cancel_futures=True)
         kept.close()
-    return collect((job, runs.done[job]) for job in todo)
+    # Runs that were kept may have flows that are not asked for now, and only some of them.
+    without: dict[str, Any] = {} if flows else {"flows": {}}
+    return collect((job, {**runs.done[job], **without}) for job in todo)

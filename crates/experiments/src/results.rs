@@ -3,10 +3,10 @@
 use crate::observe::{end, table};
 use crate::record::{FlowRecord, Reason};
 use crate::run::{Outcome, Stuck};
-use crate::scenario::{Run, Scenario, Workload};
-use crate::stats::{RANKS, mean, quantile, share_above};
+use crate::scenario::{Run, Scenario, Topology, TopologyKind, Workload};
+use crate::stats::{RANKS, mean, of_some, quantile, share_above};
 use anyhow::Result;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -15,6 +15,7 @@ use std::path::Path;
 /// off by the end of the run. Rates in Gbit/s, times in milliseconds, queues in packets (0 unless
 /// `run.sample` is set). Of two protocols in one run, what requests attained, from `goodput_mean` to
 /// `trimmed_per_request`, is of those over `protocol`; of those over the TCP beside it `beside_...`.
+/// A statistic of no requests is none.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "column names")]
 pub struct RunRow {
@@ -25,7 +26,7 @@ pub struct RunRow {
     pub protocol: String,
     pub beside: String,
     pub window: u16,
-    pub delay_us: f64,
+    pub delay_us: Option<f64>,
     pub lambda: f64,
     pub size: u64,
     pub background: f64,
@@ -35,32 +36,50 @@ pub struct RunRow {
     pub missing: String,
     pub stuck: bool,
     pub simulated_s: f64,
-    pub goodput_mean: f64,
-    pub goodput_p5: f64,
-    pub goodput_p25: f64,
-    pub goodput_p50: f64,
-    pub goodput_p75: f64,
-    pub share_above_0_9: f64,
-    pub fct_mean: f64,
-    pub fct_p50: f64,
-    pub fct_p99: f64,
-    pub fct_max: f64,
-    pub fct_mean_10kb: f64,
-    pub fct_p99_10kb: f64,
-    pub fct_mean_100kb: f64,
-    pub fct_p99_100kb: f64,
-    pub fct_mean_1mb: f64,
-    pub goodput_1mb_10mb: f64,
-    pub background_goodput: f64,
-    pub decoded_share: f64,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_mean: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_p5: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_p25: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_p50: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_p75: Option<f64>,
+    pub share_above_0_9: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_mean: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_p50: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_p99: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_max: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_mean_10kb: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_p99_10kb: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_mean_100kb: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_p99_100kb: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub fct_mean_1mb: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub goodput_1mb_10mb: Option<f64>,
+    pub background_goodput: Option<f64>,
+    pub decoded_share: Option<f64>,
     pub redundant: u64,
-    pub trimmed_per_request: f64,
+    pub trimmed_per_request: Option<f64>,
     pub beside_requests: usize,
     pub beside_completed: usize,
     pub beside_failed: usize,
-    pub beside_goodput_mean: f64,
-    pub beside_fct_mean: f64,
-    pub beside_fct_p99: f64,
+    #[serde(deserialize_with = "above_zero")]
+    pub beside_goodput_mean: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub beside_fct_mean: Option<f64>,
+    #[serde(deserialize_with = "above_zero")]
+    pub beside_fct_p99: Option<f64>,
     pub downlink_utilisation: f64,
     pub queue_mean: f64,
     pub queue_max: u32,
@@ -134,42 +153,42 @@ impl RunRow {
             protocol: scenario.protocol.name.as_str().to_owned(),
             beside: beside.to_owned(),
             window: scenario.protocol.initial_window(),
-            delay_us: scenario.topology.delay.0.as_picos() as f64 / 1e6,
+            delay_us: delay_us(&scenario.topology),
             lambda,
             size,
             background: scenario.background.fraction,
             requests: outcome.foreground().count() + outcome.not_made as usize,
             completed: done.len() + tcp.len(),
             failed: failed(|_| true),
-            missing: missing(&reasons, beside, outcome.not_made),
+            missing: missing(&reasons, beside, outcome),
             stuck: outcome.stuck.is_some(),
             simulated_s: outcome.simulated,
-            goodput_mean: mean(&goodputs),
-            goodput_p5: quantile(&goodputs, 0.05),
-            goodput_p25: quantile(&goodputs, 0.25),
-            goodput_p50: quantile(&goodputs, 0.5),
-            goodput_p75: quantile(&goodputs, 0.75),
-            share_above_0_9: share_above(&goodputs, 0.9),
-            fct_mean: mean(&all),
-            fct_p50: quantile(&all, 0.5),
-            fct_p99: quantile(&all, 0.99),
-            fct_max: quantile(&all, 1.0),
-            fct_mean_10kb: mean(&shortest),
-            fct_p99_10kb: quantile(&shortest, 0.99),
-            fct_mean_100kb: mean(&short),
-            fct_p99_100kb: quantile(&short, 0.99),
-            fct_mean_1mb: mean(&medium),
-            goodput_1mb_10mb: mean(&long),
-            background_goodput: mean(&background),
-            decoded_share: decoded as f64 / done.len().max(1) as f64,
+            goodput_mean: of_some(&goodputs, mean),
+            goodput_p5: of_some(&goodputs, |all| quantile(all, 0.05)),
+            goodput_p25: of_some(&goodputs, |all| quantile(all, 0.25)),
+            goodput_p50: of_some(&goodputs, |all| quantile(all, 0.5)),
+            goodput_p75: of_some(&goodputs, |all| quantile(all, 0.75)),
+            share_above_0_9: of_some(&goodputs, |all| share_above(all, 0.9)),
+            fct_mean: of_some(&all, mean),
+            fct_p50: of_some(&all, |all| quantile(all, 0.5)),
+            fct_p99: of_some(&all, |all| quantile(all, 0.99)),
+            fct_max: of_some(&all, |all| quantile(all, 1.0)),
+            fct_mean_10kb: of_some(&shortest, mean),
+            fct_p99_10kb: of_some(&shortest, |all| quantile(all, 0.99)),
+            fct_mean_100kb: of_some(&short, mean),
+            fct_p99_100kb: of_some(&short, |all| quantile(all, 0.99)),
+            fct_mean_1mb: of_some(&medium, mean),
+            goodput_1mb_10mb: of_some(&long, mean),
+            background_goodput: of_some(&background, mean),
+            decoded_share: of_some(&done, |all| decoded as f64 / all.len() as f64),
             redundant: done.iter().map(|f| f.account.redundant).sum(),
-            trimmed_per_request: mean(&trims),
-            beside_requests: outcome.foreground().filter(|f| f.beside).count(),
+            trimmed_per_request: of_some(&trims, mean),
+            beside_requests: beside_requests(outcome),
             beside_completed: tcp.len(),
             beside_failed: failed(|is_beside| is_beside),
-            beside_goodput_mean: mean(&tcp_goodputs),
-            beside_fct_mean: mean(&tcp_times),
-            beside_fct_p99: quantile(&tcp_times, 0.99),
+            beside_goodput_mean: of_some(&tcp_goodputs, mean),
+            beside_fct_mean: of_some(&tcp_times, mean),
+            beside_fct_p99: of_some(&tcp_times, |all| quantile(all, 0.99)),
             downlink_utilisation: outcome.downlink_utilisation,
             queue_mean: outcome.series.queue_packets().0,
             queue_max: outcome.series.queue_packets().1,
@@ -215,12 +234,28 @@ impl RunRow {
     }
 }
 
+/// Of every link; links of a graph have their own.
+fn delay_us(topology: &Topology) -> Option<f64> {
+    let picos = topology.delay.0.as_picos() as f64;
+    (topology.kind != TopologyKind::Graph).then_some(picos / 1e6)
+}
+
+/// A time or a goodput, which cannot be 0: earlier versions wrote that where there was none.
+fn above_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.filter(|value| *value > 0.0))
+}
+
 /// The values at equally many steps of rank, from the least to the greatest; none of none.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let Some(last) = sorted.len().checked_sub(1) else { return Vec::new() };
     (0..=RANKS).map(|rank| sorted[rank * last / RANKS]).collect()
+}
+
+/// Requests that were announced over the TCP beside the protocol.
+fn beside_requests(outcome: &Outcome) -> usize {
+    outcome.foreground().filter(|flow| flow.beside).count() + outcome.not_made_beside as usize
 }
 
 /// Whether it ended a request, and not the run did.
@@ -240,14 +275,19 @@ fn reasons(outcome: &Outcome) -> BTreeMap<(bool, Reason), usize> {
 }
 
 /// Requests that did not complete, in words: those over the TCP `beside` the protocol say so.
-fn missing(reasons: &BTreeMap<(bool, Reason), usize>, beside: &str, not_made: u32) -> String {
+fn missing(reasons: &BTreeMap<(bool, Reason), usize>, beside: &str, outcome: &Outcome) -> String {
     let line = |((is_beside, reason), count): (&(bool, Reason), &usize)| match is_beside {
         false => format!("{count} {}", reason.as_str()),
         true => format!("{count} beside, over {beside}, {}", reason.as_str()),
     };
     let mut words: Vec<String> = reasons.iter().map(line).collect();
-    if not_made > 0 {
-        words.push(format!("{not_made} not made before the run ended"));
+    let Outcome { not_made, not_made_beside, .. } = outcome;
+    let ended = "not made before the run ended";
+    if not_made > not_made_beside {
+        words.push(format!("{} {ended}", not_made - not_made_beside));
+    }
+    if *not_made_beside > 0 {
+        words.push(format!("{not_made_beside} beside, over {beside}, {ended}"));
     }
     words.join("; ")
 }
@@ -310,4 +350,43 @@ pub fn write_flows(path: &Path, scenario: &Scenario, outcome: &Outcome) -> Resul
         ])?;
     }
     end(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A row as a table has it.
+    fn table(row: &RunRow) -> String {
+        let mut table = csv::Writer::from_writer(Vec::new());
+        table.serialize(row).unwrap();
+        String::from_utf8(table.into_inner().unwrap()).unwrap()
+    }
+
+    fn read(text: &str) -> RunRow {
+        csv::Reader::from_reader(text.as_bytes()).deserialize().next().unwrap().unwrap()
+    }
+
+    #[test]
+    fn links_of_a_graph_have_no_common_delay() {
+        let graph = Topology { kind: TopologyKind::Graph, ..Topology::default() };
+        assert_eq!([delay_us(&Topology::default()), delay_us(&graph)], [Some(10.0), None]);
+    }
+
+    #[test]
+    fn what_no_request_has_is_empty_in_a_table_and_was_0_in_earlier_ones() {
+        let row =
+            RunRow { fct_mean: Some(0.25), trimmed_per_request: Some(0.0), ..RunRow::default() };
+        let text = table(&row);
+        assert!(text.contains(",,") && text.contains(",0.25,"), "{text}");
+        assert_eq!(read(&text), row);
+        let zeros = serde_json::to_value(&row).unwrap();
+        let zeros = zeros.as_object().unwrap().iter().map(|(name, value)| match value.is_null() {
+            true => (name.clone(), 0.0.into()),
+            false => (name.clone(), value.clone()),
+        });
+        let earlier: RunRow = serde_json::from_value(zeros.collect()).unwrap();
+        assert_eq!((earlier.fct_mean, earlier.fct_mean_10kb), (Some(0.25), None));
+        assert_eq!((earlier.goodput_mean, earlier.beside_fct_p99), (None, None));
+    }
 }

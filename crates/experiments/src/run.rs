@@ -86,6 +86,8 @@ pub struct Outcome {
     pub ending: Ending,
     /// Requests that were still to be made when it ended: they are not among the flows.
     pub not_made: u32,
+    /// Of these, those over the TCP beside the protocol.
+    pub not_made_beside: u32,
     /// The state of the requests that were left, if the run was stuck.
     pub stuck: Option<Stuck>,
 }
@@ -269,7 +271,7 @@ fn run_with<A: Adapter + Send + 'static>(
     let downlink_utilisation = utilisation(&sim, &graph);
     let (now, counters) = (sim.now(), sim.counters());
     let mut driver = sim.into_application();
-    let not_made = driver.not_made();
+    let (not_made, not_made_beside) = (driver.not_made(), driver.not_made_beside());
     driver.close(now, if ending == Ending::Limit { Reason::Limit } else { Reason::Stuck });
     Ok(Outcome {
         seed,
@@ -282,6 +284,7 @@ fn run_with<A: Adapter + Send + 'static>(
         series: observer.finish()?,
         ending,
         not_made,
+        not_made_beside,
         stuck,
     })
 }

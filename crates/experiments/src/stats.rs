@@ -8,6 +8,43 @@ pub fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
 }
 
+/// A statistic of values; none of none.
+pub fn of_some<T>(values: &[T], statistic: impl Fn(&[T]) -> f64) -> Option<f64> {
+    (!values.is_empty()).then(|| statistic(values))
+}
+
+/// A mean over runs of which some may have no value: without these.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MeanOfRuns {
+    /// Not a number if no run has a value.
+    pub mean: f64,
+    /// Half of its 95 % confidence interval.
+    pub half: f64,
+    /// Runs that have a value.
+    pub with: usize,
+    /// All runs.
+    pub all: usize,
+}
+
+impl MeanOfRuns {
+    /// Of a value a run.
+    pub fn new<V: Into<Option<f64>>>(runs: impl IntoIterator<Item = V>) -> MeanOfRuns {
+        let runs: Vec<Option<f64>> = runs.into_iter().map(Into::into).collect();
+        let values: Vec<f64> = runs.iter().copied().flatten().collect();
+        let mean = of_some(&values, mean).unwrap_or(f64::NAN);
+        MeanOfRuns { mean, half: half_interval(&values), with: values.len(), all: runs.len() }
+    }
+
+    /// Of how many runs it is, for people, where some have no value.
+    pub fn note(&self) -> String {
+        if self.with == self.all {
+            String::new()
+        } else {
+            format!(" ({} of {})", self.with, self.all)
+        }
+    }
+}
+
 /// Half of the 95 % confidence interval of the mean (Student's t); 0 for fewer than two values.
 pub fn half_interval(values: &[f64]) -> f64 {
     let n = values.len();
@@ -54,6 +91,20 @@ mod tests {
         // s = 1.5811, s / sqrt(5) = 0.7071, times 2.776.
         assert!((half_interval(&values) - 1.963).abs() < 1e-3);
         assert_eq!(half_interval(&[1.0]), 0.0);
+    }
+
+    #[test]
+    fn runs_without_a_value_are_not_in_a_mean() {
+        let mean = MeanOfRuns::new([Some(0.4), None, Some(0.6)]);
+        assert_eq!(
+            (mean.mean, mean.with, mean.all, mean.note().as_str()),
+            (0.5, 2, 3, " (2 of 3)")
+        );
+        assert_eq!(mean.half, half_interval(&[0.4, 0.6]));
+        let none = MeanOfRuns::new([None, None]);
+        assert!(none.mean.is_nan(), "{none:?}");
+        assert_eq!((none.half, none.note().as_str()), (0.0, " (0 of 2)"));
+        assert_eq!(MeanOfRuns::new([1.0, 2.0]).note(), "");
     }
 
     #[test]

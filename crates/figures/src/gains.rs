@@ -34,7 +34,7 @@ fn measured<const N: usize>(
     protocols: [Protocol; N],
     (scenario, quick): (&str, Settings<'_>),
     conditions: &[Vec<(&str, &str)>],
-    column: fn(&RunRow) -> f64,
+    column: fn(&RunRow) -> Option<f64>,
 ) -> Result<Vec<[f64; N]>> {
     let mut all = Vec::new();
     for condition in conditions {
@@ -50,7 +50,7 @@ fn measured<const N: usize>(
 /// Goodput of writes under each load: NDP's and PIAS's by the better of their two ways.
 fn writes(lab: &mut Lab, loads: &[Vec<(&str, &str)>]) -> Result<Vec<[f64; 4]>> {
     let figure = ("scdp-5", STORAGE);
-    let goodput: fn(&RunRow) -> f64 = |row| row.goodput_mean;
+    let goodput: fn(&RunRow) -> Option<f64> = |row| row.goodput_mean;
     let copies = measured(lab, PROTOCOLS, figure, loads, goodput)?;
     let loads: Vec<_> = loads.iter().map(|load| [&load[..], &[DAISY_CHAIN]].concat()).collect();
     let chains = measured(lab, [NDP, PIAS_PROTOCOL], figure, &loads, goodput)?;

@@ -16,7 +16,7 @@ use wellspring_experiments::results::RunRow;
 use wellspring_experiments::run::{Outcome, Progress};
 use wellspring_experiments::scenario::catalogue;
 use wellspring_experiments::scenario::{Plan, Scenario, Workload};
-use wellspring_experiments::stats::{half_interval, mean};
+use wellspring_experiments::stats::MeanOfRuns;
 use wellspring_experiments::sweep::{Output, on_all_threads, sweep, watch};
 
 /// How much of an experiment is run.
@@ -319,25 +319,44 @@ fn is_less(run: &Scenario, whole: &Scenario) -> bool {
     rest(run) != rest(whole)
 }
 
-/// Mean of a column over a case's seeds.
-pub fn over(cases: &Cases, label: &str, column: impl Fn(&RunRow) -> f64) -> f64 {
+/// A column's mean over a case's seeds: of those that have a value.
+fn mean_of<V: Into<Option<f64>>>(
+    cases: &Cases,
+    label: &str,
+    column: impl Fn(&RunRow) -> V,
+) -> MeanOfRuns {
     let rows = cases.get(label).map(Vec::as_slice).unwrap_or_default();
-    mean(&rows.iter().map(column).collect::<Vec<_>>())
+    MeanOfRuns::new(rows.iter().map(column))
+}
+
+/// Mean of a column over a case's seeds; not a number if none has a value.
+pub fn over<V: Into<Option<f64>>>(
+    cases: &Cases,
+    label: &str,
+    column: impl Fn(&RunRow) -> V,
+) -> f64 {
+    mean_of(cases, label, column).mean
 }
 
 /// Mean and 95 % confidence of a column over a case's seeds, for people.
-pub fn shown(cases: &Cases, label: &str, column: impl Fn(&RunRow) -> f64) -> String {
-    let rows = cases.get(label).map(Vec::as_slice).unwrap_or_default();
-    let values: Vec<f64> = rows.iter().map(column).collect();
-    match half_interval(&values) {
-        0.0 => format!("{:.3}", mean(&values)),
-        half => format!("{:.3} +-{half:.3}", mean(&values)),
+pub fn shown<V: Into<Option<f64>>>(
+    cases: &Cases,
+    label: &str,
+    column: impl Fn(&RunRow) -> V,
+) -> String {
+    let over = mean_of(cases, label, column);
+    let note = over.note();
+    match (over.with, over.half) {
+        (0, _) => "none".to_owned(),
+        (_, 0.0) => format!("{:.3}{note}", over.mean),
+        (_, half) => format!("{:.3} +-{half:.3}{note}", over.mean),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plot::sample;
 
     const QUICK: Settings<'_> = &[("run.limit", "80ms")];
 
@@ -365,6 +384,26 @@ mod tests {
         whole.count_missing(&[RunRow { requests: 3, completed: 3, ..RunRow::default() }], &[]);
         whole.note_missing();
         assert_eq!(whole.checks, []);
+    }
+
+    #[test]
+    fn a_seed_without_such_requests_is_not_in_their_mean() {
+        let row = |fct| RunRow { fct_mean_100kb: fct, completed: 2, ..RunRow::default() };
+        let cases = Cases::from([
+            ("some".to_owned(), vec![row(Some(0.4)), row(None), row(Some(0.6))]),
+            ("none".to_owned(), vec![row(None)]),
+        ]);
+        assert_eq!(over(&cases, "some", |row| row.fct_mean_100kb), 0.5);
+        assert_eq!(shown(&cases, "some", |row| row.fct_mean_100kb), "0.500 +-1.271 (2 of 3)");
+        assert_eq!(shown(&cases, "none", |row| row.fct_mean_100kb), "none");
+        assert!(over(&cases, "none", |row| row.fct_mean_100kb).is_nan());
+        assert_eq!(over(&cases, "some", |row| row.completed as f64), 2.0);
+        let plot = Plot::new("t", "x", "y").curve(
+            "c",
+            crate::plot::LINE,
+            ["some", "none"].map(|case| sample(&cases, case, 1.0, |row| row.fct_mean_100kb)),
+        );
+        assert_eq!(plot.curves[0].points.len(), 1, "JSON has no such number");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::cases::Cases;
 use serde::{Deserialize, Serialize};
 use wellspring_experiments::results::RunRow;
-use wellspring_experiments::stats::{RANKS, half_interval, mean};
+use wellspring_experiments::stats::{MeanOfRuns, RANKS, mean};
 
 /// One plot: curves over the same axes.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -112,7 +112,7 @@ impl Plot {
         self
     }
 
-    /// With one more curve.
+    /// With one more curve. What is not a number has no point.
     #[must_use]
     pub fn curve(
         mut self,
@@ -120,7 +120,8 @@ impl Plot {
         (source, shape): (Source, Shape),
         points: impl IntoIterator<Item = [f64; 3]>,
     ) -> Plot {
-        let points = points.into_iter().map(|point| point.map(rounded)).collect();
+        let points = points.into_iter().filter(|point| point.iter().all(|part| part.is_finite()));
+        let points = points.map(|point| point.map(rounded)).collect();
         self.curves.push(Curve { name: name.into(), shape, source, points });
         self
     }
@@ -134,7 +135,7 @@ impl Plot {
 }
 
 /// A quantity of a run.
-pub type Column = fn(&RunRow) -> f64;
+pub type Column = fn(&RunRow) -> Option<f64>;
 
 /// Points without intervals.
 pub fn plain<X: Into<f64>>(
@@ -144,10 +145,15 @@ pub fn plain<X: Into<f64>>(
 }
 
 /// A value at x: mean over a case's seeds, and half of its confidence interval.
-pub fn sample(cases: &Cases, label: &str, x: f64, column: impl Fn(&RunRow) -> f64) -> [f64; 3] {
+pub fn sample<V: Into<Option<f64>>>(
+    cases: &Cases,
+    label: &str,
+    x: f64,
+    column: impl Fn(&RunRow) -> V,
+) -> [f64; 3] {
     let rows = cases.get(label).map(Vec::as_slice).unwrap_or_default();
-    let values: Vec<f64> = rows.iter().map(column).collect();
-    [x, mean(&values), half_interval(&values)]
+    let over = MeanOfRuns::new(rows.iter().map(column));
+    [x, over.mean, over.half]
 }
 
 /// Goodput by rank of sessions, worst first, the mean over a case's seeds at each rank \[%, Gbit/s\].
@@ -202,7 +208,7 @@ mod tests {
     #[test]
     fn a_rank_curve_is_the_distribution_where_rows_hold_it() {
         let row = |seed: f64| RunRow {
-            goodput_p5: seed,
+            goodput_p5: Some(seed),
             goodputs: (0..=RANKS).map(|rank| rank as f64 + seed).collect(),
             ..RunRow::default()
         };

@@ -10,7 +10,7 @@ use wellspring_experiments::results::RunRow;
 
 const QUICK: &[(&str, &str)] = &[("workload.sessions", "40"), ("background.warmup", "5ms")];
 
-fn quartiles(row: &RunRow) -> [f64; 3] {
+fn quartiles(row: &RunRow) -> [Option<f64>; 3] {
     [row.goodput_p25, row.goodput_p50, row.goodput_p75]
 }
 
@@ -131,7 +131,7 @@ pub fn figure_5(lab: &mut Lab) -> Result<()> {
         ],
     )?;
     let others = pias_and_shipped(lab, "scdp-5", &light, &heavy)?;
-    let of_shipped = |label: &str, column: fn(&RunRow) -> f64| {
+    let of_shipped = |label: &str, column: fn(&RunRow) -> Option<f64>| {
         format!("{:.3}", over(&others, &format!("shipped {label}"), column))
     };
     let share = |label| over(&cases, label, |row| row.share_above_0_9);
@@ -312,7 +312,7 @@ pub fn figure_6(lab: &mut Lab) -> Result<()> {
         ],
     )?;
     let others = pias_and_shipped(lab, "scdp-6", &far, &heavy)?;
-    let of_shipped = |label: &str, column: fn(&RunRow) -> f64| {
+    let of_shipped = |label: &str, column: fn(&RunRow) -> Option<f64>| {
         format!("{:.3}", over(&others, &format!("shipped {label}"), column))
     };
     let share = |label| over(&cases, label, |row| row.share_above_0_9);

@@ -15,6 +15,7 @@ use wellspring_client::{
 use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::tree::PlanError;
 use wellspring_net::store::{Digest, DigestCache, Existing, ObjectName, StoreError};
+use wellspring_net::timeouts::{LONGEST_TIMEOUT, SHORTEST_TIMEOUT};
 use wellspring_net::wellspring_core::Rate;
 
 use crate::accounts::{entries, of_put_report, of_put_tree_report, of_report, of_tree_report};
@@ -48,7 +49,7 @@ impl Client {
         rate: Option<f64>,
     ) -> PyResult<Self> {
         let mut config = ClientConfig::default().cache(Arc::new(DigestCache::of_user()));
-        config.timeout = Duration::try_from_secs_f64(timeout).unwrap_or(Duration::ZERO);
+        config.timeout = parse_timeout(py, timeout)?;
         config.driver.keys = keys::load(py, keys.clone(), insecure)?;
         config.insecure = insecure;
         config.driver.ports = paths;
@@ -277,6 +278,18 @@ fn parse_hosts(py: Python<'_>, hosts: &[String]) -> PyResult<Vec<Host>> {
         })
     };
     hosts.iter().map(parse).collect()
+}
+
+/// How long a host may be silent \[s\].
+///
+/// # Errors
+/// `UsageError` with the number as it was given, if it is no time.
+fn parse_timeout(py: Python<'_>, timeout: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(timeout).map_err(|_| {
+        let (least, most) = (SHORTEST_TIMEOUT.as_secs_f64(), LONGEST_TIMEOUT.as_secs_f64());
+        let text = format!("timeout={timeout:?} is no time: give seconds, {least} to {most}");
+        of_kind(py, "UsageError", &text, Vec::new())
+    })
 }
 
 /// A rate \[bit/s\].

@@ -54,7 +54,8 @@ pub fn plan(
     let mut plan = match (name, path, text) {
         (Some(name), None, None) => Plan::parse(scenario_text(name)?),
         (None, Some(path), None) => Plan::read(Path::new(path)),
-        (None, None, Some(text)) => Plan::parse(text),
+        // Of a mapping: files are named from the current folder, as by `set`.
+        (None, None, Some(text)) => Plan::parse_in(text, Path::new("")),
         _ => return Err(PyValueError::new_err("give a name, a path or a text")),
     }
     .map_err(wrong)?;

@@ -184,6 +184,7 @@ impl Topology {
             let fits = self.k.is_multiple_of(2) && (2..=160).contains(&self.k);
             must(fits, "topology.k", &self.k, "even, and between 2 and 160")?;
         }
+        self.check_links()?;
         if self.kind != TopologyKind::Graph {
             let hosts = self.hosts();
             let fits = (2..=MAX_HOSTS).contains(&hosts);

@@ -16,6 +16,7 @@ mod protocol;
 pub mod quantity;
 mod sizes;
 pub mod trace;
+mod unused;
 mod workload;
 
 pub use bounds::{MAX_SPAN, ScenarioError};

@@ -1,11 +1,12 @@
 //! Scenario files: a scenario, and the keys it sweeps.
 
 use super::Scenario;
+use super::unused::check_needs;
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// The longest file that is read \[bytes\].
@@ -18,6 +19,18 @@ const MAX_TEXT: usize = 1 << 30;
 const LISTS: [&str; 7] =
     ["seeds", "thresholds", "decode_curve", "links", "points", "events", "nodes"];
 
+/// Keys whose value is a file's path, and the keys that what it holds is of.
+const FILES: [[&str; 2]; 3] = [
+    ["topology.graph_file", "topology.graph"],
+    ["workload.matrix_file", "workload.matrix"],
+    ["workload.sizes.file", "workload.sizes.points"],
+];
+
+/// The key that this one sets: another one for a file's.
+fn set_by(key: &str) -> &str {
+    FILES.iter().find(|[file, _]| *file == key).map_or(key, |[_, held]| held)
+}
+
 fn takes_a_list(key: &str) -> bool {
     LISTS.contains(&key.rsplit('.').next().unwrap_or(key))
 }
@@ -26,26 +39,50 @@ fn takes_a_list(key: &str) -> bool {
 #[derive(Clone, Debug)]
 pub struct Plan {
     base: Table,
-    sweep: Vec<(String, Vec<Value>)>,
+    sweep: Vec<Swept>,
+}
+
+/// A key, and its values.
+#[derive(Clone, Debug)]
+struct Swept {
+    key: String,
+    values: Vec<Value>,
+    /// Where files are that these name; none are read without it.
+    folder: Option<PathBuf>,
 }
 
 impl Plan {
-    /// Reads a scenario file. Its table `[sweep]` maps keys (`"protocol.name"`) to lists of
-    /// values; all combinations are run.
+    /// Reads a scenario file's text, which names no other files. Its table `[sweep]` maps keys (`"protocol.name"`) to lists
+    /// of values; all combinations are run.
     ///
     /// # Errors
     /// Not TOML, or not a scenario.
     pub fn parse(text: &str) -> Result<Plan> {
-        Plan::from_table(text.parse().context("not TOML")?)
+        Plan::from_table(text.parse().context("not TOML")?, None)
     }
 
-    fn from_table(mut base: Table) -> Result<Plan> {
+    /// Reads a scenario file's text. `topology.graph_file`, `workload.matrix_file` and `workload.sizes.file` name files
+    /// from that folder.
+    ///
+    /// # Errors
+    /// As for [`Plan::parse`], or a file cannot be read.
+    pub fn parse_in(text: &str, folder: &Path) -> Result<Plan> {
+        Plan::from_table(text.parse().context("not TOML")?, Some(folder))
+    }
+
+    fn from_table(mut base: Table, folder: Option<&Path>) -> Result<Plan> {
+        if let Some(folder) = folder {
+            read_files(&mut base, folder)?;
+        }
+        let folder = folder.map(Path::to_owned);
         let sweep = match base.remove("sweep") {
             None => Vec::new(),
             Some(Value::Table(table)) => table
                 .into_iter()
                 .map(|(key, values)| match values {
-                    Value::Array(values) if !values.is_empty() => Ok((key, values)),
+                    Value::Array(values) if !values.is_empty() => {
+                        Ok(Swept { key, values, folder: folder.clone() })
+                    }
                     _ => bail!("sweep.{key} is not a list of values"),
                 })
                 .collect::<Result<_>>()?,
@@ -56,38 +93,37 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Reads a scenario from a file. `topology.graph_file`, `workload.matrix_file` and
-    /// `workload.sizes.file` name files from the folder of that file.
+    /// Reads a scenario from a file, and others that it names from its folder.
     ///
     /// # Errors
-    /// As for [`Plan::parse`], or a file cannot be read.
+    /// As for [`Plan::parse_in`].
     pub fn read(path: &Path) -> Result<Plan> {
-        let text = read_text(path)?;
-        let mut base: Table = text.parse().context("not TOML")?;
-        read_files(&mut base, path.parent().unwrap_or(Path::new("")))?;
-        Plan::from_table(base)
+        Plan::parse_in(&read_text(path)?, path.parent().unwrap_or(Path::new("")))
     }
 
     /// Sets a key (`workload.sessions`) to a value in TOML, or to a string if it is not TOML;
-    /// such a key is no longer swept. A list of values for a key that takes one is swept.
+    /// such a key is no longer swept. A list of values for a key that takes one is swept. Files are
+    /// named from the current folder.
     ///
     /// # Errors
-    /// The key goes through something that is no table, or the list is empty.
+    /// The key goes through something that is no table, the list is empty, or a file cannot be read.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         let parsed = format!("v = {value}").parse::<Table>().ok().and_then(|mut t| t.remove("v"));
-        self.sweep.retain(|(swept, _)| swept != key);
+        self.sweep.retain(|swept| set_by(&swept.key) != set_by(key));
+        let here = Path::new("");
         match parsed {
             Some(Value::Array(values)) if !takes_a_list(key) => {
                 let Some(first) = values.first() else { bail!("`{key}` is given no value") };
                 set(&mut self.base, key, first.clone())?;
-                self.sweep.push((key.to_owned(), values));
-                Ok(())
+                let (key, folder) = (key.to_owned(), Some(here.to_owned()));
+                self.sweep.push(Swept { key, values, folder });
             }
             parsed => {
                 let value = parsed.unwrap_or_else(|| Value::String(value.to_owned()));
-                set(&mut self.base, key, value)
+                set(&mut self.base, key, value)?;
             }
         }
+        read_files(&mut self.base, here)
     }
 
     /// Forgets what varies: the scenario as its tables say, without `[sweep]`.
@@ -105,12 +141,13 @@ impl Plan {
         }
     }
 
-    /// All combinations.
+    /// All combinations. Of runs that are the same, one with another spelling of a value, the first is kept: two would count
+    /// as two samples.
     ///
     /// # Errors
     /// One of them is no scenario, or there are too many.
     pub fn scenarios(&self) -> Result<Vec<Scenario>> {
-        let lens = self.sweep.iter().map(|(_, values)| values.len());
+        let lens = self.sweep.iter().map(|swept| swept.values.len());
         let count = lens.fold(1_usize, usize::saturating_mul);
         if count > MAX_SCENARIOS {
             bail!("[sweep] makes {count} scenarios, but at most {MAX_SCENARIOS} are run at once");
@@ -120,12 +157,15 @@ impl Plan {
             bail!("[sweep] makes {count} scenarios of {len} bytes, but all may take {MAX_TEXT}");
         }
         let mut tables = vec![(self.base.clone(), Vec::new())];
-        for (key, values) in &self.sweep {
+        for Swept { key, values, folder } in &self.sweep {
             let mut next = Vec::with_capacity(tables.len() * values.len());
             for (table, swept) in &tables {
                 for value in values {
                     let (mut table, mut swept) = (table.clone(), swept.clone());
                     set(&mut table, key, value.clone())?;
+                    if let Some(folder) = folder {
+                        read_files(&mut table, folder)?;
+                    }
                     swept.push((key.clone(), text(value)));
                     next.push((table, swept));
                 }
@@ -135,8 +175,20 @@ impl Plan {
         let scenarios = tables
             .into_iter()
             .map(|(table, swept)| scenario(table).map(|scenario| Scenario { swept, ..scenario }));
-        scenarios.collect()
+        let scenarios = scenarios.collect::<Result<Vec<_>>>()?;
+        Ok(if self.sweep.is_empty() { scenarios } else { once(scenarios) })
     }
+}
+
+/// Scenarios without the runs of those before them, and none without runs.
+fn once(scenarios: Vec<Scenario>) -> Vec<Scenario> {
+    let mut known: BTreeMap<String, BTreeSet<u64>> = BTreeMap::new();
+    let fresh = scenarios.into_iter().filter_map(|mut scenario| {
+        let known = known.entry(scenario.hash()).or_default();
+        scenario.run.seeds.retain(|seed| known.insert(*seed));
+        (!scenario.run.seeds.is_empty()).then_some(scenario)
+    });
+    fresh.collect()
 }
 
 /// A value as a column of a table shows it.
@@ -145,6 +197,7 @@ fn text(value: &Value) -> String {
 }
 
 fn scenario(table: Table) -> Result<Scenario> {
+    check_needs(&table)?;
     let mut scenario: Scenario = Value::Table(table).try_into()?;
     scenario.check()?;
     // A run that is there twice would count as two samples.
@@ -278,6 +331,23 @@ mod tests {
         assert!(plan.set("workload.senders", "[]").is_err());
         plan.set("workload.senders", "4").unwrap();
         assert_eq!(plan.scenarios().unwrap().len(), 2, "one value is no longer swept");
+    }
+
+    #[test]
+    fn a_value_that_is_there_twice_is_run_once() {
+        let mut plan = Plan::parse(TEXT).unwrap();
+        plan.set("workload.senders", "[2, 2, 3]").unwrap();
+        plan.set("topology.delay", "[\"10us\", \"10000ns\"]").unwrap();
+        let senders = |plan: &Plan| {
+            let scenarios = plan.scenarios().unwrap();
+            scenarios.iter().map(|one| one.swept[1].1.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(senders(&plan), ["2", "3", "2", "3"], "of each protocol");
+        let mut seeds = Plan::parse(&format!("{TEXT}\"run.seeds\" = [[1, 2], [2, 3]]\n")).unwrap();
+        seeds.set("workload.senders", "2").unwrap();
+        let all: Vec<_> =
+            seeds.scenarios().unwrap().iter().map(|one| one.run.seeds.clone()).collect();
+        assert_eq!(all, [vec![1, 2], vec![3], vec![1, 2], vec![3]]);
     }
 
     #[test]

@@ -13,7 +13,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wellspring_core::Duration;
 
 /// Flows, and what starts them.
@@ -77,16 +77,16 @@ impl Trace {
     pub fn parse(text: &str) -> Result<Trace> {
         let mut trace =
             Trace { text: text.to_owned(), flows: Vec::new(), triggers: BTreeMap::new() };
-        let mut nodes = None;
+        // Counts before the flows: `Nodes`, `Connections`, `Triggers`.
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
         for (number, line) in text.lines().enumerate() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let parsed = match words.as_slice() {
                 [] => Ok(()),
                 [first, ..] if first.starts_with('#') => Ok(()),
-                ["Nodes", count] => {
-                    count.parse::<u32>().map(|count| nodes = Some(count)).context("Nodes")
+                [of @ ("Nodes" | "Connections" | "Triggers"), count] => {
+                    integer(count).and_then(|count| once(of, counts.insert(*of, count).is_none()))
                 }
-                ["Connections" | "Triggers", _] => Ok(()),
                 ["Failures", "0"] => Ok(()),
                 ["trigger", rest @ ..] => trace.trigger(rest),
                 [pair, rest @ ..] if pair.contains("->") => trace.flow(pair, rest),
@@ -98,9 +98,20 @@ impl Trace {
             !trace.flows.is_empty(),
             "the connection matrix has no flow: SOURCE->DESTINATION start ... size ..."
         );
-        if let Some(nodes) = nodes {
+        if let Some(nodes) = counts.get("Nodes") {
             let last = trace.last_host();
-            ensure!(last < nodes, "the connection matrix names host {last}, but has {nodes} nodes");
+            ensure!(
+                last < *nodes,
+                "the connection matrix names host {last}, but has {nodes} nodes"
+            );
+        }
+        let triggers = trace.triggers.values().filter(|trigger| trigger.kind.is_some()).count();
+        for (of, has) in [("Connections", trace.flows.len()), ("Triggers", triggers)] {
+            let said = counts.get(of).map_or(has, |count| *count as usize);
+            ensure!(
+                said == has,
+                "the connection matrix has {has} lines of them, but says `{of} {said}`: is it whole?"
+            );
         }
         trace.check_triggers()?;
         Ok(trace)
@@ -131,8 +142,10 @@ impl Trace {
         let number = self.flows.len() as u32;
         let mut flow = TraceFlow { from, to, bytes: 0, start: None, fires: Vec::new() };
         let mut trigger = None;
+        let mut seen = BTreeSet::new();
         for pair in words.chunks(2) {
             let [key, value] = pair else { bail!("`{}` without a value", pair[0]) };
+            once(key, seen.insert(*key))?;
             match *key {
                 "id" => {}
                 "size" => flow.bytes = integer(value)?,
@@ -161,10 +174,15 @@ impl Trace {
     fn trigger(&mut self, words: &[&str]) -> Result<()> {
         let (mut id, mut count, mut kind) = (None, None, None);
         let mut words = words.iter();
+        let mut seen = BTreeSet::new();
         while let Some(word) = words.next() {
+            once(word, seen.insert(*word))?;
             match *word {
                 "id" => id = Some(integer(words.next().context("id without a value")?)?),
                 "count" => count = Some(integer(words.next().context("count without a value")?)?),
+                "oneshot" | "multishot" | "barrier" if kind.is_some() => {
+                    bail!("one of oneshot, multishot and barrier, not `{word}` too")
+                }
                 "oneshot" => kind = Some(Kind::OneShot),
                 "multishot" => kind = Some(Kind::MultiShot),
                 "barrier" => kind = Some(Kind::Barrier(1)),
@@ -213,6 +231,12 @@ impl From<Trace> for String {
     fn from(trace: Trace) -> String {
         trace.text
     }
+}
+
+/// What is said twice has no last word.
+fn once(what: &str, is_first: bool) -> Result<()> {
+    ensure!(is_first, "`{what}` is given twice");
+    Ok(())
 }
 
 fn host(text: &str) -> Result<u32> {
@@ -277,6 +301,14 @@ mod tests {
             ("0->1 start 0 size 5\ntrigger id 7 barrier", "count"),
             ("0->1 start 0 size 5\nFailures 3", "neither a flow"),
             ("a->1 start 0 size 5", "`a` is no host"),
+            ("Connections 7\n0->1 start 0 size 5", "says `Connections 7`"),
+            ("Connections x\n0->1 start 0 size 5", "no whole number"),
+            ("Triggers 1\n0->1 start 0 size 5", "says `Triggers 1`"),
+            ("Nodes 2\nNodes 3\n0->1 start 0 size 5", "`Nodes` is given twice"),
+            ("0->1 start 0 size 1000 size 2000", "`size` is given twice"),
+            ("0->1 start 0 size 5 start 9", "`start` is given twice"),
+            ("trigger id 1 id 2 oneshot", "`id` is given twice"),
+            ("trigger id 1 oneshot multishot", "not `multishot` too"),
         ] {
             let error = format!("{:#}", Trace::parse(text).unwrap_err());
             assert!(error.contains(why), "{text}: {error}");

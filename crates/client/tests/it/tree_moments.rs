@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
 use crate::served::runtime;
@@ -126,15 +126,21 @@ fn a_large_file_that_changes_while_it_is_sent_has_the_directory_listed_again() {
         config.driver.send_rate = Some(Rate::from_mbps(20));
         let server = Server::bind(config).await.expect("server");
         let hosts = [server.local_addr().to_string().parse().expect("a host")];
-        let (root, once) = (served.path().to_owned(), Once::new());
-        let hear = Arc::new(move |change| {
-            if matches!(change, TreeChange::Fetched(..)) {
-                once.call_once(|| write(&root, "log", &random_bytes(3_000_100, 9)));
+        let (client, options, here) = (client(), everything(), home.path().to_owned());
+        let fetched = client.fetch_tree(&hosts, &options, &here, Arc::new(|_| {}));
+        let change = async {
+            let is_sent = || {
+                let mut names = std::fs::read_dir(&here).expect("there").flatten();
+                names.any(|entry| entry.file_name().to_string_lossy().starts_with(".log."))
+            };
+            while !is_sent() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
-        });
-        let (client, options) = (client(), everything());
-        let report = client.fetch_tree(&hosts, &options, home.path(), hear).await.expect("a tree");
+            write(served.path(), "log", &random_bytes(3_000_100, 9));
+        };
+        let (report, ()) = tokio::join!(fetched, change);
+        let report = report.expect("a tree");
         assert_eq!(report.listed_again, 1);
-        assert!(contents(&home.path().to_owned()) == contents(served.path()));
+        assert!(contents(&here) == contents(served.path()));
     });
 }

@@ -49,7 +49,7 @@ pub struct Driver<A: Adapter> {
     operations: Slab<Operation>,
     sessions: BTreeMap<SessionId, Session>,
     next_session: u32,
-    /// Requests of the foreground made so far, where there is a TCP beside the protocol.
+    /// Requests of the foreground made so far.
     made: u32,
     decode: DecodeModel,
     /// What LTTP's decoder is at, if that is the protocol.
@@ -201,10 +201,16 @@ impl<A: Adapter> Driver<A> {
     /// Whether the request that is made now is one of those over the TCP beside the scenario's
     /// protocol: they are spread evenly among all.
     fn takes_tcp_beside(&mut self) -> bool {
-        let Some(beside) = &self.scenario.beside else { return false };
-        let before = (f64::from(self.made) * beside.share).floor();
+        let takes = self.beside_among(self.made, 1) > 0;
         self.made += 1;
-        (f64::from(self.made) * beside.share).floor() > before
+        takes
+    }
+
+    /// How many of the next requests behind `made` others these are.
+    fn beside_among(&self, made: u32, next: u32) -> u32 {
+        let share = self.scenario.beside.as_ref().map_or(0.0, |beside| beside.share);
+        let of = |requests: u32| (f64::from(requests) * share).floor() as u32;
+        of(made + next) - of(made)
     }
 
     fn cancel(&mut self, now: Time, session: SessionId, actions: &mut ActionsOf<A>) {

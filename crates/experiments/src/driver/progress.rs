@@ -60,6 +60,11 @@ impl<A: Adapter> Driver<A> {
         self.outstanding - self.open_requests
     }
 
+    /// Of these, those that would have been made over the TCP beside the scenario's protocol.
+    pub fn not_made_beside(&self) -> u32 {
+        self.beside_among(self.made, self.not_made())
+    }
+
     /// Moves what still runs into the records: endless flows end now, requests for `reason`.
     pub fn close(&mut self, now: Time, reason: Reason) {
         for operation in self.operations.drain() {

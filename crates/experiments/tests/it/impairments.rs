@@ -1,12 +1,17 @@
 //! Networks that lose packets, fail or are slow.
 
 use wellspring_experiments::record::Reason;
+use wellspring_experiments::results::RunRow;
 use wellspring_experiments::run::{Ending, Outcome, run};
-use wellspring_experiments::scenario::Plan;
+use wellspring_experiments::scenario::{Plan, Scenario};
+
+fn scenario(text: &str) -> Scenario {
+    let plan = Plan::parse(&format!("name = \"test\"\n{text}")).unwrap();
+    plan.scenarios().unwrap().remove(0)
+}
 
 fn outcome(text: &str) -> Outcome {
-    let plan = Plan::parse(&format!("name = \"test\"\n{text}")).unwrap();
-    run(&plan.scenarios().unwrap().remove(0), 1, &mut |_| {}).unwrap()
+    run(&scenario(text), 1, &mut |_| {}).unwrap()
 }
 
 fn completed(outcome: &Outcome) -> usize {
@@ -104,17 +109,22 @@ fn a_run_is_broken_off_when_patience_ends_however_often_it_is_looked_at() {
 
 #[test]
 fn requests_that_the_limit_cut_off_are_not_called_stuck() {
-    let limited = |lambda: f64, limit: &str| {
-        outcome(&format!(
+    let text = |lambda: f64, limit: &str| {
+        format!(
             "[topology]\nkind = \"single-switch\"\nhosts = 4\n[workload]\nkind = \"flows\"\n\
              sessions = 10\nlambda = {lambda:?}\nsizes = {{ fixed = \"10MB\" }}\n\
              [run]\nlimit = \"{limit}\"\n"
-        ))
+        )
     };
+    let limited = |lambda: f64, limit: &str| outcome(&text(lambda, limit));
     // None arrives before the limit.
     let none = limited(1e-3, "1s");
     assert_eq!((none.ending, none.not_made, none.flows.len()), (Ending::Limit, 10, 0));
     assert_eq!(none.stuck, None);
+    let row = RunRow::new(&scenario(&text(1e-3, "1s")), &none);
+    assert_eq!((row.requests, row.completed), (10, 0));
+    let statistics = [row.goodput_mean, row.fct_mean, row.fct_p99_100kb, row.decoded_share];
+    assert_eq!(statistics, [None; 4], "nothing is no time of 0");
     // All arrive, none completes.
     let cut = limited(1e6, "20ms");
     assert_eq!((cut.ending, cut.not_made, cut.stuck), (Ending::Limit, 0, None));

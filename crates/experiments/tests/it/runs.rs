@@ -338,6 +338,39 @@ fn files_beside_a_scenario_are_read() {
     assert!(Plan::read(Path::new("/nowhere.toml")).is_err());
 }
 
+#[test]
+fn files_can_be_named_wherever_keys_are_set() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        folder.path().join(name).to_str().unwrap().to_owned()
+    };
+    let graph = |hosts: &str| format!("host a b{hosts}\nlink a b 1Gbit/s 1us\n");
+    let (two, three) = (write("two.txt", &graph("")), write("three.txt", &graph(" c")));
+    let sizes = write("sizes.txt", "1000 0.5\n2000 1\n");
+    let flows = "name = \"x\"\n[workload]\nkind = \"flows\"\nsessions = 1\nlambda = 1.0\nsizes = \"web-search\"\n";
+    let mut plan = Plan::parse(flows).unwrap();
+    plan.set("topology.kind", "graph").unwrap();
+    plan.set("topology.graph_file", &format!("[{two:?}, {three:?}]")).unwrap();
+    plan.set("workload.sizes", &format!("{{ file = {sizes:?} }}")).unwrap();
+    let scenarios = plan.scenarios().unwrap();
+    let graphs: Vec<_> = scenarios.iter().map(|one| one.topology.graph.as_str()).collect();
+    assert_eq!(graphs, [graph(""), graph(" c")]);
+    assert_eq!(scenarios[1].swept, [("topology.graph_file".to_owned(), three.clone())]);
+    plan.set("topology.graph_file", &two).unwrap();
+    assert_eq!(plan.scenarios().unwrap().len(), 1, "one file is no longer swept");
+    assert!(plan.set("topology.graph_file", "nowhere.txt").is_err());
+
+    let named = format!("{flows}[topology]\nkind = \"graph\"\ngraph_file = \"two.txt\"\n");
+    let plan = Plan::parse_in(&named, folder.path()).unwrap();
+    assert_eq!(plan.scenarios().unwrap()[0].topology.graph, graph(""));
+    let swept = format!(
+        "{flows}[topology]\nkind = \"graph\"\n[sweep]\n\"topology.graph_file\" = [\"two.txt\"]\n"
+    );
+    assert_eq!(Plan::parse_in(&swept, folder.path()).unwrap().scenarios().unwrap().len(), 1);
+    assert!(Plan::parse(&named).is_err(), "a text alone reads no file");
+}
+
 /// Rules of placement that few hosts or one rack cannot meet give way.
 #[test]
 fn storage_finds_hosts_in_any_network() {

@@ -22,7 +22,7 @@ pub use thresholds::figure as thresholds;
 use super::lab::{Lab, Settings};
 use anyhow::Result;
 use wellspring_experiments::results::RunRow;
-use wellspring_experiments::stats::mean;
+use wellspring_experiments::stats::MeanOfRuns;
 
 /// A question, and the experiment that answers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,9 +126,9 @@ fn one(
     Ok(cases.remove("case").unwrap_or_default())
 }
 
-/// Mean over runs.
-fn average(rows: &[RunRow], column: impl Fn(&RunRow) -> f64) -> f64 {
-    mean(&rows.iter().map(column).collect::<Vec<_>>())
+/// Mean over runs: of those that have a value.
+fn average<V: Into<Option<f64>>>(rows: &[RunRow], column: impl Fn(&RunRow) -> V) -> f64 {
+    MeanOfRuns::new(rows.iter().map(column)).mean
 }
 
 #[cfg(test)]

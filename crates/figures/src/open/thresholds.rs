@@ -18,7 +18,7 @@ const KEY: &str = "protocol.thresholds";
 const WINDOWS: [&str; 5] = ["4", "8", "12", "24", "48"];
 
 /// A column of a run.
-type Column = fn(&RunRow) -> f64;
+type Column = fn(&RunRow) -> Option<f64>;
 
 /// What is compared: all flows, and those up to 100 KB.
 const COLUMNS: [(&str, Column); 2] =

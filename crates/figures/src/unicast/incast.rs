@@ -87,7 +87,7 @@ fn completion_times(cases: &Cases, size: &str) -> Plot {
                 |rank: usize| mean(&rows.iter().map(|row| row.times[rank]).collect::<Vec<_>>());
             (0..=RANKS).map(|rank| (at(rank), 100.0 * rank as f64 / RANKS as f64)).collect()
         } else {
-            let of = |column: fn(&RunRow) -> f64| over(cases, label, column);
+            let of = |column: fn(&RunRow) -> Option<f64>| over(cases, label, column);
             let fct = [of(|row| row.fct_p50), of(|row| row.fct_p99), of(|row| row.fct_max)];
             fct.into_iter().zip([50.0, 99.0, 100.0]).collect()
         };

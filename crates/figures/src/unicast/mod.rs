@@ -21,7 +21,8 @@ pub(crate) fn wire_share() -> f64 {
 
 /// An incast's aggregate goodput over the link's rate: that of requests that were completed.
 pub(crate) fn incast_share(row: &RunRow) -> f64 {
-    row.completed as f64 * row.size as f64 * 8.0 / (row.fct_max * 1e-3) / 1e9
+    let bits = row.completed as f64 * row.size as f64 * 8.0;
+    row.fct_max.map_or(0.0, |longest| bits / (longest * 1e-3) / 1e9)
 }
 
 const SCDP: (&str, &str) = ("protocol.name", "scdp");
@@ -34,7 +35,7 @@ mod tests {
 
     #[test]
     fn requests_that_never_ended_are_no_goodput() {
-        let row = RunRow { requests: 4, size: 125_000, fct_max: 4.0, ..RunRow::default() };
+        let row = RunRow { requests: 4, size: 125_000, fct_max: Some(4.0), ..RunRow::default() };
         assert_eq!(incast_share(&RunRow { completed: 4, ..row.clone() }), 1.0);
         assert_eq!(incast_share(&RunRow { completed: 2, failed: 1, ..row }), 0.5);
     }

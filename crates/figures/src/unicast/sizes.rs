@@ -273,7 +273,7 @@ fn storage_growth(lab: &Lab, scdp: Settings<'_>, ndp: Settings<'_>) -> Result<[[
     let cases = [("scdp", scdp), ("ndp", ndp)];
     let before = lab.measure("scdp-7", QUICK, &cases)?;
     let after = lab.measure("scdp-10", QUICK, &cases)?;
-    let growth = |p99: fn(&RunRow) -> f64| {
+    let growth = |p99: fn(&RunRow) -> Option<f64>| {
         ["scdp", "ndp"].map(|name| over(&after, name, p99) / over(&before, name, p99))
     };
     Ok([growth(|row| row.fct_p99_100kb), growth(|row| row.fct_p99_10kb)])

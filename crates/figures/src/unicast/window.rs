@@ -49,7 +49,7 @@ pub fn figure_13(lab: &mut Lab) -> Result<()> {
 
 /// Goodput and trims by window, with the paper's trims.
 fn draw(lab: &mut Lab, cases: &Cases, windows: &[&str], delay: &str) -> Result<()> {
-    let points = |column: fn(&RunRow) -> f64| {
+    let points = |column: fn(&RunRow) -> Option<f64>| {
         windows.iter().map(|w| Ok(sample(cases, w, w.parse()?, column))).collect::<Result<Vec<_>>>()
     };
     let delay = delay.replace("us", " us");

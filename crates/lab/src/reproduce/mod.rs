@@ -63,7 +63,7 @@ pub struct ReproduceArgs {
     /// A folder of records, FIGURE.json: those of the figures that are run are written there.
     #[arg(long, value_name = "FOLDER")]
     records: Option<PathBuf>,
-    /// Run nothing: draw the report from the records that are there.
+    /// Run nothing: draw the report from the records that are there, which must be one at least.
     #[arg(long, requires = "records", conflicts_with_all = ["quick", "sessions", "seeds", "output"])]
     redraw: bool,
     /// The folder of a book, for pages with results and plots.
@@ -84,6 +84,7 @@ pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<(), Failed> {
         None if args.all => FIGURES.to_vec(),
         None => return list(args.json),
     };
+    let asked = figures.len();
     let mut records = Vec::new();
     let mut all = Vec::new();
     for figure in figures {
@@ -102,6 +103,12 @@ pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<(), Failed> {
         }
         records.push(record);
     }
+    if let (Some(folder), true, true) = (&args.records, args.redraw, records.is_empty()) {
+        return Err(Failed::other(format!(
+            "{} has no record of these figures: choose its folder by --records, or run them without --redraw",
+            folder.display()
+        )));
+    }
     if let Some(folder) = &args.report {
         report::write(&records, folder).map_err(failed)?;
     }
@@ -111,7 +118,7 @@ pub fn run(args: &ReproduceArgs, quiet: bool) -> Result<(), Failed> {
     if args.json {
         print_json(&all)?;
     } else if args.redraw {
-        writeln!(Stdout, "{} of {} figures have a record", records.len(), FIGURES.len())?;
+        writeln!(Stdout, "{} of {asked} figures have a record", records.len())?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
+use super::report::save;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use wellspring_figures::plot::Plot;
@@ -98,16 +99,14 @@ impl Record {
         serde_json::from_slice(&text).with_context(|| path.display().to_string()).map(Some)
     }
 
-    /// Writes it into a folder, which is made if it is missing.
+    /// Writes it into a folder, which is made if it is missing; an earlier one stays if that fails.
     ///
     /// # Errors
     /// Those of the file.
     pub fn write(&self, folder: &Path) -> Result<()> {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        let path = folder.join(format!("{}.json", self.figure));
         let mut text = serde_json::to_string(self)?;
         text.push('\n');
-        fs::write(&path, text).with_context(|| path.display().to_string())
+        save(folder, &format!("{}.json", self.figure), &text)
     }
 
     /// Rows that claim something of a paper, judged or not.

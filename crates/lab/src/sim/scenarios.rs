@@ -10,7 +10,7 @@ use wellspring_experiments::observe::Capture;
 use wellspring_experiments::results::RunRow;
 use wellspring_experiments::scenario::catalogue::{self, SCENARIOS};
 use wellspring_experiments::scenario::{Plan, Scenario};
-use wellspring_experiments::stats::{half_interval, mean};
+use wellspring_experiments::stats::MeanOfRuns;
 use wellspring_experiments::sweep::{Output, Shard, sweep};
 
 use super::runs_bar::RunsBar;
@@ -162,6 +162,13 @@ fn tell_missing(rows: &[RunRow], args: &RunArgs, verbose: bool) -> Result<(), Fa
     Err(Failed::other(format!("{failed} requests failed and {unfinished} did not finish")))
 }
 
+/// Stands where there is no value.
+const NONE: &str = "-";
+
+fn cell(value: Option<f64>) -> String {
+    value.map_or(NONE.to_owned(), |value| format!("{value:.3}"))
+}
+
 fn print_rows(rows: &[RunRow]) -> Result<(), StdoutError> {
     let head = [
         "protocol",
@@ -191,7 +198,7 @@ fn print_rows(rows: &[RunRow]) -> Result<(), StdoutError> {
             row.protocol.clone(),
             row.seed.to_string(),
             row.window.to_string(),
-            row.delay_us.to_string(),
+            row.delay_us.map_or(NONE.to_owned(), |delay| delay.to_string()),
             row.lambda.to_string(),
             row.size.to_string(),
             row.background.to_string(),
@@ -201,15 +208,15 @@ fn print_rows(rows: &[RunRow]) -> Result<(), StdoutError> {
                 row.requests - row.beside_requests
             ),
             (row.failed - row.beside_failed).to_string(),
-            format!("{:.3}", row.goodput_mean),
-            format!("{:.3}", row.goodput_p5),
-            format!("{:.3}", row.goodput_p50),
-            format!("{:.3}", row.share_above_0_9),
-            format!("{:.3}", row.fct_mean),
-            format!("{:.3}", row.fct_p99),
-            format!("{:.3}", row.fct_mean_100kb),
-            format!("{:.3}", row.fct_p99_100kb),
-            format!("{:.3}", row.background_goodput),
+            cell(row.goodput_mean),
+            cell(row.goodput_p5),
+            cell(row.goodput_p50),
+            cell(row.share_above_0_9),
+            cell(row.fct_mean),
+            cell(row.fct_p99),
+            cell(row.fct_mean_100kb),
+            cell(row.fct_p99_100kb),
+            cell(row.background_goodput),
             row.trimmed.to_string(),
             format!("{:.1}", row.packet_hops as f64 / 1e6),
         ]);
@@ -222,16 +229,16 @@ fn print_rows(rows: &[RunRow]) -> Result<(), StdoutError> {
 
 /// The line below a run's: its requests over the TCP beside the protocol.
 fn beside_cells(row: &RunRow, head: &[&str]) -> Vec<String> {
-    let mut cells = vec!["-".to_owned(); head.len()];
+    let mut cells = vec![NONE.to_owned(); head.len()];
     let known = [
         ("protocol", format!("+ {}", row.beside)),
         ("seed", row.seed.to_string()),
         ("done", format!("{}/{}", row.beside_completed, row.beside_requests)),
         ("failed", row.beside_failed.to_string()),
-        ("goodput Gb/s", format!("{:.3}", row.beside_goodput_mean)),
-        ("FCT ms", format!("{:.3}", row.beside_fct_mean)),
+        ("goodput Gb/s", cell(row.beside_goodput_mean)),
+        ("FCT ms", cell(row.beside_fct_mean)),
         // The first of that name: of all sizes.
-        ("p99", format!("{:.3}", row.beside_fct_p99)),
+        ("p99", cell(row.beside_fct_p99)),
     ];
     for (name, text) in known {
         if let Some(at) = head.iter().position(|column| *column == name) {
@@ -254,16 +261,21 @@ fn print_means(rows: &[RunRow]) -> Result<(), StdoutError> {
         ("background", |row| row.background_goodput, None),
     ];
     let mut table = Vec::new();
+    let mut some_are_missing = false;
     for same in rows.chunk_by(|a, b| a.hash == b.hash).filter(|same| same.len() > 1) {
         let RunRow { protocol, beside, hash, .. } = &same[0];
-        let of = |column: fn(&RunRow) -> f64| {
-            let values: Vec<f64> = same.iter().map(column).collect();
-            format!("{:.3} +-{:.3}", mean(&values), half_interval(&values))
+        let mut of = |column: Quantity| {
+            let over = MeanOfRuns::new(same.iter().map(column));
+            some_are_missing |= (1..over.all).contains(&over.with);
+            match over.with {
+                0 => NONE.to_owned(),
+                _ => format!("{:.3} +-{:.3}{}", over.mean, over.half, over.note()),
+            }
         };
         let means = columns.iter().map(|(_, column, _)| of(*column));
         table.push([protocol.clone(), hash.clone()].into_iter().chain(means).collect());
         if !beside.is_empty() {
-            let means = columns.iter().map(|(.., column)| column.map_or("-".to_owned(), of));
+            let means = columns.iter().map(|(.., column)| column.map_or(NONE.to_owned(), &mut of));
             table.push([format!("+ {beside}"), hash.clone()].into_iter().chain(means).collect());
         }
     }
@@ -272,12 +284,17 @@ fn print_means(rows: &[RunRow]) -> Result<(), StdoutError> {
     }
     let head = ["protocol", "scenario"].into_iter().chain(columns.iter().map(|c| c.0));
     table.insert(0, head.map(str::to_owned).collect());
-    writeln!(Stdout, "\nmeans over seeds, 95 % confidence")?;
+    let those =
+        if some_are_missing { "; (2 of 3): of the seeds that have such requests" } else { "" };
+    writeln!(Stdout, "\nmeans over seeds, 95 % confidence{those}")?;
     print_table(&table)
 }
 
 /// A column's name, and how it is got: of the protocol's requests, and of those over the TCP beside it.
-type Column = (&'static str, fn(&RunRow) -> f64, Option<fn(&RunRow) -> f64>);
+type Column = (&'static str, Quantity, Option<Quantity>);
+
+/// A quantity of a run, if it has one.
+type Quantity = fn(&RunRow) -> Option<f64>;
 
 pub fn list(args: &ListArgs) -> Result<(), Failed> {
     let mut table = Vec::new();

@@ -74,6 +74,28 @@ fn the_tcp_beside_a_protocol_has_a_line_of_its_own() {
     assert!(of("lttp ", " 2/2 ") && of("+ dctcp ", " 1/1 "), "{said}");
 }
 
+/// Of flows that are few and mostly long a seed may have no short one.
+#[test]
+fn seeds_without_such_requests_are_not_in_a_mean() {
+    let (_place, scenario) = small();
+    let settings = [
+        "--set=workload={kind=\"flows\",sessions=2,lambda=100.0,\
+         sizes={points=[[50000.0,0.0],[50001.0,0.5],[1000000.0,1.0]]}}",
+        "--seeds=1,2,3,4,5,6,7,8",
+    ];
+    let arguments = [&["sim", "run", &scenario][..], &settings].concat();
+    let rows = run(&[&arguments[..], &["--json"]].concat());
+    let rows: Vec<Value> = serde_json::from_slice(&rows.stdout).expect("JSON");
+    let times = rows.iter().map(|row| &row["fct_mean_100kb"]);
+    let times: Vec<f64> = times.filter(|time| !time.is_null()).filter_map(Value::as_f64).collect();
+    assert!((1..8).contains(&times.len()) && times.iter().all(|time| *time > 0.0), "{times:?}");
+    let mean = times.iter().sum::<f64>() / times.len() as f64;
+    let said = words(&run(&arguments).stdout);
+    let line = said.lines().last().expect("a line");
+    assert!(line.contains(&format!("{mean:.3} +-")), "{said}");
+    assert!(line.contains(&format!(" ({} of 8)", times.len())), "{said}");
+}
+
 #[test]
 fn a_stuck_run_is_summed_up_and_its_state_is_kept() {
     let (place, scenario) = small();
@@ -218,4 +240,31 @@ fn an_interrupted_sweep_keeps_its_rows_and_no_cut_file() {
     signal(&child, Signal::INT);
     assert_eq!(child.wait().expect("ends").code(), Some(130));
     assert_eq!(listing(&folder), [""; 0]);
+}
+
+/// A wrong folder, or a figure that was never run, is no reason to empty a report.
+#[test]
+fn a_report_is_not_redrawn_from_nothing() {
+    let place = Place::new();
+    let (records, report) = (place.path("records"), place.path("report"));
+    std::fs::create_dir(&records).expect("made");
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/scdp-12d.json");
+    std::fs::copy(kept, records.join("scdp-12d.json")).expect("copied");
+    let redraw = |figure: &str, records: &str| {
+        let folders =
+            ["--records", text(&place.path(records)), "--report", text(&report)].map(str::to_owned);
+        run(&[&["reproduce", figure, "--redraw"][..], &folders.each_ref().map(String::as_str)]
+            .concat())
+    };
+    let drawn = redraw("scdp-12d", "records");
+    assert_eq!(status(&drawn), Some(0), "{}", words(&drawn.stderr));
+    assert_eq!(words(&drawn.stdout), "1 of 1 figures have a record\n");
+    let before = std::fs::read(report.join("report.md")).expect("drawn");
+    for (figure, records) in [("scdp-12d", "nosuch"), ("scdp-5", "records")] {
+        let refused = redraw(figure, records);
+        assert_eq!(status(&refused), Some(1), "{figure}");
+        let said = words(&refused.stderr);
+        assert!(said.contains(records) && said.contains("no record of these figures"), "{said}");
+    }
+    assert_eq!(std::fs::read(report.join("report.md")).expect("there"), before);
 }

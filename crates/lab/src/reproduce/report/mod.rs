@@ -7,6 +7,7 @@ mod papers;
 mod plot;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 
 use super::record::Record;
@@ -14,6 +15,7 @@ use anyhow::{Context, Result};
 use papers::{OPEN, PAPERS, file};
 use wellspring_figures::QUESTIONS;
 use wellspring_figures::plot::Plot;
+use wellspring_store::atomic_file::AtomicFile;
 
 /// Writes `index.html` and, with the plots beside it, `report.md`.
 ///
@@ -68,10 +70,19 @@ pub fn write_plot(plot: &Plot, folder: &Path, name: &str) -> Result<()> {
     save(folder, name, &format!("{head}><style>{}</style>{rest}", palette::style()))
 }
 
-fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
+/// Writes a file into a folder, which is made if it is missing. What has that name now stays unless the new one is whole.
+///
+/// # Errors
+/// Those of the file.
+pub(super) fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     let path = folder.join(name);
-    fs::write(&path, text).with_context(|| path.display().to_string())
+    let write = || {
+        let mut file = AtomicFile::output(&path)?;
+        file.write_all(text.as_bytes())?;
+        file.finish()
+    };
+    write().with_context(|| path.display().to_string())
 }
 
 #[cfg(test)]
@@ -250,6 +261,23 @@ mod tests {
         assert_eq!(Record::read(folder.path(), "scdp-99").unwrap(), None);
         fs::write(folder.path().join("scdp-5.json"), "{").unwrap();
         assert!(Record::read(folder.path(), "scdp-5").is_err());
+    }
+
+    /// A disk may be full: what cuts the new record off would have cut what is read here.
+    #[test]
+    fn the_old_record_stays_until_the_new_one_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = &records()[0];
+        record.write(folder.path()).unwrap();
+        let path = folder.path().join(format!("{}.json", record.figure));
+        let mut old = fs::File::open(&path).unwrap();
+        let new = Record { command: "another".to_owned(), ..record.clone() };
+        new.write(folder.path()).unwrap();
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut old, &mut text).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), *record);
+        assert_eq!(Record::read(folder.path(), &record.figure).unwrap(), Some(new));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
     }
 
     /// The paper's claims in the book's table of earlier results: reproduced, of these under a reading, missed, not judged.
