@@ -5,7 +5,7 @@
 use crate::adapter::{Adapter, Lttp, Ndp, Scdp, Tcp};
 use crate::record::FlowRecord;
 use crate::run::{Ending, SimulatorOf, ending, prepare};
-use crate::scenario::{ProtocolName, Scenario};
+use crate::scenario::{ProtocolName, Scenario, TopologyKind};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,6 +79,8 @@ pub struct Traffic {
     pub first: u64,
     /// Packets with payload that hosts sent once more; symbols of a code are never sent twice.
     pub again: u64,
+    /// Packets that appliances brought back.
+    pub recovered: u64,
 }
 
 /// A run in steps.
@@ -112,6 +114,9 @@ pub fn start(scenario: &Scenario, seed: u64) -> Result<Box<dyn Live>> {
     if scenario.beside.is_some() {
         bail!("a run in steps has one protocol: leave out `beside`");
     }
+    if scenario.topology.kind == TopologyKind::LongLink {
+        return start_long_link(scenario, seed);
+    }
     Ok(match scenario.protocol.name {
         ProtocolName::Scdp | ProtocolName::Polyraptor => {
             Box::new(Stepped::<Scdp>::new(scenario, seed)?)
@@ -121,7 +126,20 @@ pub fn start(scenario: &Scenario, seed: u64) -> Result<Box<dyn Live>> {
         ProtocolName::TcpNewReno | ProtocolName::Dctcp | ProtocolName::Pias => {
             Box::new(Stepped::<Tcp>::new(scenario, seed)?)
         }
+        name @ (ProtocolName::TcpReno | ProtocolName::TcpCubic | ProtocolName::TcpBbr) => {
+            bail!("{} needs topology.kind long-link", name.as_str())
+        }
     })
+}
+
+#[cfg(feature = "long-link")]
+fn start_long_link(scenario: &Scenario, seed: u64) -> Result<Box<dyn Live>> {
+    Ok(Box::new(crate::long_link::Stepped::new(scenario, seed)?))
+}
+
+#[cfg(not(feature = "long-link"))]
+fn start_long_link(_: &Scenario, _: u64) -> Result<Box<dyn Live>> {
+    bail!("{}", crate::run::NO_LONG_LINK)
 }
 
 /// What a header says of its packet's payload.

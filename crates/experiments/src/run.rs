@@ -4,7 +4,7 @@ use crate::adapter::{Adapter, BesideTcp, Lttp, Ndp, Scdp, Tcp};
 use crate::driver::Driver;
 use crate::observe::{Capture, Observer, Series};
 use crate::record::{Arrival, FlowRecord, Reason, Timeout};
-use crate::scenario::{ProtocolName, Scenario};
+use crate::scenario::{ProtocolName, Scenario, TopologyKind};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use wellspring_core::{HostId, Rate, Seed, SessionId, Time};
@@ -13,6 +13,10 @@ use wellspring_sim::{Config, Counters, Simulator, Status, WireModel};
 
 /// Events between two reports of the progress.
 const CHUNK: u64 = 500_000;
+/// What a build says that has no long links.
+#[cfg(not(feature = "long-link"))]
+pub(crate) const NO_LONG_LINK: &str =
+    "this build has no long links: build with the feature `long-link`, which needs a C compiler";
 /// Requests named in a summary of stuck ones.
 const STUCK_LINES: usize = 10;
 /// Lines of an endpoint's state in a report of stuck requests.
@@ -130,6 +134,12 @@ pub fn run_captured(
     capture: Option<&Capture>,
     report: &mut dyn FnMut(Progress),
 ) -> Result<Outcome> {
+    if scenario.topology.kind == TopologyKind::LongLink {
+        if capture.is_some() {
+            bail!("packets of a long link are not captured: leave out --capture");
+        }
+        return run_long_link(scenario, seed, report);
+    }
     match scenario.protocol.name {
         ProtocolName::Scdp | ProtocolName::Polyraptor => {
             run_alone_or_beside::<Scdp>(scenario, seed, capture, report)
@@ -141,7 +151,41 @@ pub fn run_captured(
         ProtocolName::TcpNewReno | ProtocolName::Dctcp | ProtocolName::Pias => {
             run_alone_or_beside::<Tcp>(scenario, seed, capture, report)
         }
+        name @ (ProtocolName::TcpReno | ProtocolName::TcpCubic | ProtocolName::TcpBbr) => {
+            bail!("{} needs topology.kind long-link", name.as_str())
+        }
     }
+}
+
+#[cfg(feature = "long-link")]
+fn run_long_link(
+    scenario: &Scenario,
+    seed: u64,
+    report: &mut dyn FnMut(Progress),
+) -> Result<Outcome> {
+    use crate::live::Live;
+
+    let mut run = crate::long_link::Stepped::new(scenario, seed)?;
+    let end = Time::ZERO + scenario.run.limit.0;
+    loop {
+        let ending = run.run_to(end, CHUNK);
+        let (there, all) = run.progress();
+        report(Progress {
+            simulated: run.now().as_secs_f64(),
+            events: run.counters().events,
+            limit: scenario.run.limit.0.as_secs_f64(),
+            finished: (u32::from(there == all), 1),
+            parts: if there == all { 0.0 } else { there as f64 / all as f64 },
+        });
+        if ending.is_some() {
+            return Ok(run.outcome(seed));
+        }
+    }
+}
+
+#[cfg(not(feature = "long-link"))]
+fn run_long_link(_: &Scenario, _: u64, _: &mut dyn FnMut(Progress)) -> Result<Outcome> {
+    bail!("{NO_LONG_LINK}")
 }
 
 /// Two types, so that a run of one protocol does not pay for what a second one takes.
