@@ -12,7 +12,7 @@ const STORIES = {
   replicate: ["Replicate to three", "One client stores an object on three servers. SCDP multicasts each symbol once, and switches copy it. The others send three copies over the client's one link."],
   outcast: ["Outcast", "Two senders near a rack and many far ones share the one link into it. Compare the near and far columns of the results: with TCP NewReno and full queues the two near flows, whose packets come over another port of that switch, take about three times as long as the far ones."],
   outage: ["Outage", "The only path is down from 20 to 40 ms. TCP loses a window and waits for its timer of 200 ms though the path is long back. LTTP, a fountain code paced by TFRC, only slows down, and any symbols that arrive will do. SCDP, whose least timeout is 2 ms, loses little more than the outage itself."],
-  burst: ["Maelstrom's burst", "One transfer over a long link, 50 ms each way. For 2 ms the relay in its middle is down, in the middle of TCP's slow start: some 17 packets in a row are lost. TCP alone sends them again and halves its window, which then grows slowly, since a round trip takes 100 ms. Behind a pair of Maelstrom's appliances repairs (diamonds) travel beside the packets, and the far appliance makes the lost ones from them some milliseconds later. By then TCP has sent them again, but it learns that they had come, and takes its slowing down back: to TCP the burst was no loss."],
+  burst: ["Maelstrom's burst", "One transfer over a long link, 50 ms each way. In the middle of TCP's slow start the relay is down for 2 ms, and some 16 packets in a row are lost. TCP alone sends them again and slows down; its window then grows slowly, for a round trip takes 100 ms. Behind a pair of Maelstrom's appliances repairs (diamonds) travel beside the packets, and the far appliance makes the lost ones from them within milliseconds. The receiver has told of the gap by then, so TCP sends them again for nothing; but it learns that they had come, takes its slowing down back, and goes on as if nothing had been lost."],
 };
 const LOG_SIZES = [1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 200000, 256000, 500000, 1000000, 2000000, 4000000, 8000000, 16000000];
 const RATES = [10, 15, 25, 50, 100, 200, 400, 1000, 2500, 10000, 25000, 40000, 100000];
@@ -20,7 +20,7 @@ const DELAYS = [0.1, 0.5, 1, 2, 5, 10, 25, 50, 100, 500, 1000, 2000, 5000, 10000
 const LOSSES = [0, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20];
 const SETTINGS = [
   { key: "senders", label: () => (["fetch", "replicate"].includes(state.settings.preset) ? "Replicas" : state.settings.preset === "outcast" ? "Far senders" : "Senders"), show: String },
-  { key: "size", label: () => "Size of each", list: LOG_SIZES, show: (v) => (v < 1e6 ? `${v / 1e3} KB` : `${v / 1e6} MB`) },
+  { key: "size", label: () => (isLine() ? "Size" : "Size of each"), list: LOG_SIZES, show: (v) => (v < 1e6 ? `${v / 1e3} KB` : `${v / 1e6} MB`) },
   { key: "buffer", label: () => (isLine() ? "Link queue" : "Port buffer"), list: [2, 4, 8, 12, 16, 20, 32, 48, 64, 100, 200, 400, 1000], show: (v) => `${v} pkt` },
   { key: "rate", label: () => "Link rate", list: RATES, show: (v) => (v < 1000 ? `${v} Mbit/s` : `${v / 1000} Gbit/s`) },
   { key: "delay", label: () => "Link delay", list: DELAYS, show: (v) => (v < 1000 ? `${v} µs` : `${v / 1000} ms`) },
@@ -478,7 +478,8 @@ function drawAll(moment) {
     const losses = [["trimmed", counts.trimmed], [isLine() ? "lost" : "dropped", counts.dropped], ["brought back", counts.recovered]].filter(([, count]) => count > 0);
     const told = losses.map(([what, count]) => `${count.toLocaleString("en")} ${what}`);
     const done = isLine() ? `${showBytes(counts.received)} of ${showBytes(state.settings.size)}` : `${counts.done}/${counts.requests} done`;
-    run.status.textContent = [done, `queue ${counts.queue}`, ...told].join(" · ");
+    const queue = `queue ${counts.queue}`;
+    run.status.textContent = [done, ...(isLine() ? [...told, queue] : [queue, ...told])].join(" · ");
     run.counts = counts;
     drawTimeline(run.timeline, run.result, { from, to, now: state.now, most, buffer: state.settings.buffer });
     if (fillTable) rows.push([NAMES[run.protocol], counts]);

@@ -247,15 +247,15 @@ fn a_visitor_has_a_burst_lost_and_sees_it_come_back() {
     let clean = browser.evaluate(&page, "state.runs.map((run) => run.result.last)");
     browser.evaluate(
         &page,
-        "state.playing = false; seek(0.428); document.getElementById('burst').focus()",
+        "state.playing = false; seek(0.4281); document.getElementById('burst').focus()",
     );
     browser.key(&page, "Enter", "\r");
-    browser.wait(&page, "location.hash.includes('fail=')");
+    browser.wait(&page, "location.hash.includes('relay@428100')");
     measured(&mut browser, &page);
     let hash = browser.evaluate(&page, "location.hash");
     let setup = Setup::parse(hash.as_str().unwrap()).unwrap();
     let at: Vec<_> = setup.events.iter().map(|event| (event.at, event.up)).collect();
-    assert_eq!(at, [(428_000_000, false), (430_000_000, true)]);
+    assert_eq!(at, [(428_100_000, false), (430_100_000, true)]);
     // While it lasts the relay is crossed out; then the far appliance brings back what was lost.
     browser.evaluate(&page, "seek(0.429)");
     let failed = "[...state.runs[0].picture.failedNodes(state.now)]";
