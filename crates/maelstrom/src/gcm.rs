@@ -12,7 +12,7 @@ pub(crate) const TAG_LEN: usize = 16;
 
 #[cfg(not(target_family = "wasm"))]
 mod native {
-    use super::{KEY_LEN, NONCE_LEN, TAG_LEN};
+    use crate::gcm::{KEY_LEN, NONCE_LEN, TAG_LEN};
     use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
     /// A key.
@@ -44,7 +44,7 @@ mod native {
 
 #[cfg(any(target_family = "wasm", test))]
 mod portable {
-    use super::{KEY_LEN, NONCE_LEN, TAG_LEN};
+    use crate::gcm::{KEY_LEN, NONCE_LEN, TAG_LEN};
     use aes_gcm::{AeadInPlace, Aes128Gcm, KeyInit};
 
     /// A key.

@@ -91,9 +91,13 @@ impl Scenario {
     }
 
     fn check_use_of_long_link(&self) -> Check {
-        let is_one = matches!(self.workload, Workload::Single { from: 0, to: 1, .. });
         let expected = "single, from 0 to 1, on a long link";
-        must(is_one, "workload.kind", &"another", expected)?;
+        let Workload::Single { from: 0, to: 1, size } = self.workload else {
+            return must(false, "workload.kind", &"another", expected);
+        };
+        // Every packet is remembered to the end.
+        let expected = "at most 1 GB on a long link";
+        must(size.0 <= 1_000_000_000, "workload.size", &size, expected)?;
         let alone = self.beside.is_none() && self.background.fraction == 0.0;
         must(alone, "beside or background", &"there", "left out with a long link")?;
         let plain = self.run.sample.is_none() && self.run.shuffle_ties.is_none();
@@ -153,6 +157,7 @@ mod tests {
             (format!("{LONG}[switch]\nbuffer_packets = 0\n{CUBIC}{SINGLE}"), "switch.buffer"),
             (format!("{LONG}{CUBIC}window = 3\n{SINGLE}"), "protocol is more"),
             (format!("{LONG}{CUBIC}{}", SINGLE.replace("to = 1", "to = 2")), "workload.kind"),
+            (format!("{LONG}{CUBIC}{}", SINGLE.replace("1MB", "2GB")), "workload.size"),
             (format!("{LONG}{CUBIC}{SINGLE}[run]\nsample = \"1ms\"\n"), "run.sample"),
             (
                 format!(

@@ -9,7 +9,7 @@ use super::receiver::{Ack, Receiver};
 use super::site::{LONGEST, Sites};
 use super::tally::Tally;
 use super::tcp::Sender;
-use crate::live::PacketKind;
+use crate::look::PacketKind;
 use crate::record::Timeout;
 
 /// How long an acknowledgement waits for a second packet.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use wellspring_core::{Duration, RandomStream, Seed, Time};
 
-use crate::live::PacketKind;
+use crate::look::PacketKind;
 
 /// Bytes of the layer below IP that a packet takes on the link.
 const FRAME: u64 = 14;

@@ -10,7 +10,7 @@ use wellspring_maelstrom::{
 
 use super::agenda::{Agenda, Event};
 use super::link::Link;
-use crate::live::PacketKind;
+use crate::look::PacketKind;
 
 /// Longest packet \[bytes\].
 pub(super) const LONGEST: usize = 1_500;

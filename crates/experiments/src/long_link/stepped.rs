@@ -7,10 +7,10 @@ use wellspring_sim::{Counters, PortCounters};
 
 use super::link::Carried;
 use super::{Algorithm, Link, Loss, Protection, Setting, Simulation, Work};
-use crate::live::{Live, PacketKind, PacketOnLink, PortState, Traffic};
+use crate::look::{Live, PacketKind, PacketOnLink, PortState, Traffic};
 use crate::observe::Series;
+use crate::outcome::{Ending, Outcome, Stuck};
 use crate::record::{Account, FlowRecord, Reason};
-use crate::run::{Ending, Outcome, Stuck};
 use crate::scenario::{Appliances, CodeKind, EventKind, ProtocolName, RELAY, Scenario, Workload};
 
 /// Bytes of a full packet on the link, with what the layer below adds.
@@ -55,7 +55,8 @@ impl Stepped {
             losses: vec![(Duration::ZERO, Loss::Random(scenario.topology.data_loss))],
             protection: scenario.appliances.as_ref().map(protection),
             work: vec![Work::Transfer(algorithm, size.0)],
-            length: scenario.run.limit.0,
+            // What happens at the limit itself is counted, too.
+            length: scenario.run.limit.0 + Duration::from_secs(1),
             seed,
         };
         let outages = outages(scenario);

@@ -3,7 +3,7 @@
 use wellspring_core::Time;
 use wellspring_sim::Counters;
 
-use crate::live::{PacketKind, Traffic};
+use crate::look::{PacketKind, Traffic};
 use crate::record::Timeout;
 
 /// Of all flows.
