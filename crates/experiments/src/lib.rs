@@ -13,8 +13,10 @@ pub mod driver;
 pub mod live;
 #[cfg(feature = "long-link")]
 pub mod long_link;
+mod look;
 pub mod merge;
 pub mod observe;
+mod outcome;
 pub mod record;
 pub mod results;
 pub mod run;

@@ -3,106 +3,20 @@
 //! Looking changes nothing: a run in steps has the digest of one by [`run`](crate::run::run).
 
 use crate::adapter::{Adapter, Lttp, Ndp, Scdp, Tcp};
+pub use crate::look::{Live, PacketKind, PacketOnLink, PortState, Traffic};
 use crate::record::FlowRecord;
 use crate::run::{Ending, SimulatorOf, ending, prepare};
-use crate::scenario::{ProtocolName, Scenario};
+use crate::scenario::{ProtocolName, Scenario, TopologyKind};
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use wellspring_core::{Ecn, Endpoint, Frame, Header, SessionId, Time};
 use wellspring_sim::topology::{EgressId, Graph, NodeId};
-use wellspring_sim::{Counters, PortCounters, TapPoint};
+use wellspring_sim::{Counters, TapPoint};
 use wellspring_transport::lttp::LttpHeader;
 use wellspring_transport::ndp::NdpHeader;
 use wellspring_transport::tcp::TcpHeader;
 use wellspring_wire::scdp::ScdpHeader;
-
-/// What a packet is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum PacketKind {
-    /// Data, or a source symbol, sent for the first time.
-    Data = 0,
-    /// A repair symbol, or any symbol of an LT code.
-    Repair = 1,
-    /// Data that was sent before.
-    Again = 2,
-    /// What a switch left of a packet: its header.
-    Trimmed = 3,
-    /// A request for more packets.
-    Pull = 4,
-    /// Acknowledgements, reports and ends.
-    Control = 5,
-    /// Data that a switch has marked (ECN).
-    Marked = 6,
-}
-
-/// A packet on a link.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct PacketOnLink {
-    /// The port that sends it.
-    pub port: u32,
-    /// The part of its way that is behind it, 0 to 1.
-    pub share: f32,
-    /// What it is for.
-    pub kind: PacketKind,
-    /// Its session.
-    pub session: u32,
-}
-
-/// A port and what waits there.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PortState {
-    /// Number of the port.
-    pub port: u32,
-    /// Its node.
-    pub node: u32,
-    /// The node at the other end of its link.
-    pub peer: u32,
-    /// Whether the link is up.
-    pub is_up: bool,
-    /// Data packets that wait.
-    pub data: u32,
-    /// Control packets that wait.
-    pub control: u32,
-    /// What it has done so far.
-    pub counters: PortCounters,
-}
-
-/// What hosts have sent and received so far.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Traffic {
-    /// Payload that arrived anywhere, by the host that sent it \[bytes\].
-    pub sent: Vec<u64>,
-    /// Payload that arrived, by the host that received it \[bytes\].
-    pub received: Vec<u64>,
-    /// Symbols, and packets with payload that hosts sent for the first time.
-    pub first: u64,
-    /// Packets with payload that hosts sent once more; symbols of a code are never sent twice.
-    pub again: u64,
-}
-
-/// A run in steps.
-pub trait Live {
-    /// Runs up to and including `until`, or for about `max_events` events; tells how it ended, once
-    /// it has.
-    fn run_to(&mut self, until: Time, max_events: u64) -> Option<Ending>;
-    /// The time run up to.
-    fn now(&self) -> Time;
-    /// Counts of the network.
-    fn counters(&self) -> Counters;
-    /// What hosts have sent and received.
-    fn traffic(&self) -> Traffic;
-    /// All packets on links.
-    fn packets(&mut self, see: &mut dyn FnMut(PacketOnLink));
-    /// All ports.
-    fn ports(&mut self, see: &mut dyn FnMut(PortState));
-    /// The most data packets that wait at a switch port.
-    fn longest_queue(&mut self) -> u32;
-    /// All requests made so far, those that have ended first.
-    fn requests(&self, see: &mut dyn FnMut(&FlowRecord));
-    /// Why the run cannot be, if an endpoint refused a command.
-    fn refused(&self) -> Option<String>;
-}
 
 /// Begins a run in steps.
 ///
@@ -111,6 +25,9 @@ pub trait Live {
 pub fn start(scenario: &Scenario, seed: u64) -> Result<Box<dyn Live>> {
     if scenario.beside.is_some() {
         bail!("a run in steps has one protocol: leave out `beside`");
+    }
+    if scenario.topology.kind == TopologyKind::LongLink {
+        return start_long_link(scenario, seed);
     }
     Ok(match scenario.protocol.name {
         ProtocolName::Scdp | ProtocolName::Polyraptor => {
@@ -121,7 +38,20 @@ pub fn start(scenario: &Scenario, seed: u64) -> Result<Box<dyn Live>> {
         ProtocolName::TcpNewReno | ProtocolName::Dctcp | ProtocolName::Pias => {
             Box::new(Stepped::<Tcp>::new(scenario, seed)?)
         }
+        name @ (ProtocolName::TcpReno | ProtocolName::TcpCubic | ProtocolName::TcpBbr) => {
+            bail!("{} needs topology.kind long-link", name.as_str())
+        }
     })
+}
+
+#[cfg(feature = "long-link")]
+fn start_long_link(scenario: &Scenario, seed: u64) -> Result<Box<dyn Live>> {
+    Ok(Box::new(crate::long_link::Stepped::new(scenario, seed)?))
+}
+
+#[cfg(not(feature = "long-link"))]
+fn start_long_link(_: &Scenario, _: u64) -> Result<Box<dyn Live>> {
+    bail!("{}", crate::run::NO_LONG_LINK)
 }
 
 /// What a header says of its packet's payload.

@@ -16,16 +16,15 @@
 
 use std::fmt;
 
-use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
-
 use crate::drop_reason::DropReason;
+use crate::gcm::{self, Gcm};
 
 /// Length of a pre-shared key \[bytes\].
 pub const KEY_LEN: usize = 32;
 /// Length of a datagram's header, which stays readable \[bytes\].
 pub const HEADER_LEN: usize = 36;
 /// Length of a datagram's tag \[bytes\].
-pub const TAG_LEN: usize = 16;
+pub const TAG_LEN: usize = gcm::TAG_LEN;
 /// How far datagrams may overtake each other \[datagrams\]: a repair that comes later is of no use.
 const REPLAY_WINDOW: u64 = 1_024;
 const WORDS: usize = REPLAY_WINDOW as usize / 64;
@@ -121,7 +120,7 @@ impl SessionId {
 
 /// A key for one sender's numbered messages.
 pub(crate) struct SessionKey {
-    key: LessSafeKey,
+    key: Gcm,
     encrypts: bool,
 }
 
@@ -140,34 +139,25 @@ impl SessionKey {
     pub(crate) fn derived(key: &PresharedKey, context: &str, more: &[u8]) -> Self {
         let mut bytes = [0; 16];
         key.derive(context, more, &mut bytes);
-        let unbound = UnboundKey::new(&AES_128_GCM, &bytes).expect("AES-128 keys have 16 bytes");
-        SessionKey { key: LessSafeKey::new(unbound), encrypts: key.encrypts }
+        SessionKey { key: Gcm::new(&bytes), encrypts: key.encrypts }
     }
 
-    fn nonce(number: u64) -> Nonce {
+    fn nonce(number: u64) -> [u8; 12] {
         let mut nonce = [0; 12];
         nonce[..8].copy_from_slice(&number.to_be_bytes());
-        Nonce::assume_unique_for_key(nonce)
+        nonce
     }
 
     /// The tag of bytes that stay readable.
     pub(crate) fn tag(&self, number: u64, bytes: &[u8]) -> [u8; TAG_LEN] {
-        self.seal_parts(number, bytes, &mut [])
-    }
-
-    fn seal_parts(&self, number: u64, head: &[u8], body: &mut [u8]) -> [u8; TAG_LEN] {
-        let tag = self
-            .key
-            .seal_in_place_separate_tag(Self::nonce(number), Aad::from(head), body)
-            .expect("datagrams are shorter than what GCM takes");
-        tag.as_ref().try_into().expect("GCM's tags have 16 bytes")
+        self.key.seal(Self::nonce(number), bytes, &mut [])
     }
 
     /// Appends the tag of a message whose head has that length; what follows the head is encrypted if the key does so.
     pub(crate) fn seal(&self, number: u64, start: usize, head: usize, out: &mut Vec<u8>) {
         let tag = if self.encrypts {
             let (head, body) = out[start..].split_at_mut(head);
-            self.seal_parts(number, head, body)
+            self.key.seal(Self::nonce(number), head, body)
         } else {
             self.tag(number, &out[start..])
         };
@@ -186,14 +176,15 @@ impl SessionKey {
     ) -> Option<&'a [u8]> {
         let nonce = Self::nonce(number);
         if !self.encrypts {
-            let (key, aad) = (&self.key, Aad::from(message));
-            return key.open_in_place(nonce, aad, &mut { *tag }).is_ok().then_some(message);
+            return self.key.open(nonce, message, &mut { *tag }).then_some(message);
         }
         plain.clear();
         plain.extend_from_slice(message);
         plain.extend_from_slice(tag);
         let (head, body) = plain.split_at_mut_checked(head)?;
-        self.key.open_in_place(nonce, Aad::from(head), body).ok()?;
+        if !self.key.open(nonce, head, body) {
+            return None;
+        }
         plain.truncate(message.len());
         Some(plain)
     }

@@ -37,6 +37,7 @@ mod digest;
 mod drop_reason;
 mod failover;
 mod flow;
+mod gcm;
 mod hello;
 mod hold;
 mod identity;
@@ -88,7 +89,7 @@ pub use trunk::{
     GREETING_LEN, MAX_TRUNK_DATA, MAX_TRUNK_FRAME, TrunkError, TrunkFrame, TrunkOpener,
     TrunkSealer, trunk, trunk_greeting,
 };
-pub use wire::{INGREDIENT_LEN, REPORT_LEN, VERSION};
+pub use wire::{INGREDIENT_LEN, REPORT_LEN, VERSION, is_repair};
 
 #[cfg(test)]
 mod block_tests;

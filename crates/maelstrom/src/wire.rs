@@ -73,6 +73,11 @@ const FULL: u16 = 1 << 15;
 /// Unit of waits in reports \[us\].
 const WAIT_US: u64 = 64;
 
+/// Whether a datagram calls itself a repair, of whatever code: for who only watches, since nothing is verified.
+pub fn is_repair(datagram: &[u8]) -> bool {
+    matches!(datagram, [VERSION, REPAIR | SLIDING | BLOCK, ..])
+}
+
 /// A datagram whose tag is to be verified, and its rest decrypted if it is encrypted, before any of it is believed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sealed<'a> {

@@ -35,6 +35,7 @@ impl Scenario {
             beside.check()?;
             self.protocol.check_beside_tcp()?;
         }
+        self.check_long_link()?;
         self.check_switches_serve_protocols()?;
         self.workload.check()?;
         self.background.check()?;
@@ -171,6 +172,7 @@ impl Topology {
             }),
             TopologyKind::SingleSwitch => self.hosts.into(),
             TopologyKind::Dumbbell => u64::from(self.hosts) * 2,
+            TopologyKind::LongLink => 2,
             TopologyKind::Graph => 0,
         }
     }

@@ -10,6 +10,7 @@ pub mod catalogue;
 mod check;
 mod check_protocol;
 mod check_switch;
+mod long_link;
 mod network;
 mod plan;
 mod protocol;
@@ -20,6 +21,7 @@ mod unused;
 mod workload;
 
 pub use bounds::{MAX_SPAN, ScenarioError};
+pub use long_link::{Appliances, CodeKind, RELAY};
 pub use network::{
     Event, EventKind, MulticastKind, OverflowKind, Shape, SlowLink, SprayingKind, Switch, Topology,
     TopologyKind, VictimKind,
@@ -54,6 +56,9 @@ pub struct Scenario {
     /// The protocol.
     #[serde(default)]
     pub protocol: Protocol,
+    /// Maelstrom's appliances at both ends of a long link.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub appliances: Option<Appliances>,
     /// TCP for some of the requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beside: Option<Beside>,

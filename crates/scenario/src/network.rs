@@ -139,6 +139,8 @@ pub enum TopologyKind {
     SingleSwitch,
     /// Pairs across one bottleneck link.
     Dumbbell,
+    /// Two hosts at the ends of one long link, with today's TCP, and perhaps Maelstrom's appliances.
+    LongLink,
     /// From text.
     Graph,
 }
@@ -205,6 +207,9 @@ impl Topology {
             }
             (TopologyKind::SingleSwitch, _) => single_switch(self.hosts, rate, delay),
             (TopologyKind::Dumbbell, _) => dumbbell(self.hosts, rate, delay, uplink, delay),
+            (TopologyKind::LongLink, _) => {
+                Graph::parse(&self.long_link()).context("the network of a long link")?
+            }
             (TopologyKind::Graph, _) => Graph::parse(&self.graph).context("topology.graph")?,
         };
         for SlowLink { between: [a, b], rate, reverse_rate } in &self.links {

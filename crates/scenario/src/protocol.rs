@@ -377,6 +377,15 @@ pub enum ProtocolName {
     /// DCTCP with MLFQ (PIAS).
     #[serde(rename = "pias")]
     Pias,
+    /// TCP as hosts have it, with Reno, on a long link.
+    #[serde(rename = "tcp-reno")]
+    TcpReno,
+    /// The same with CUBIC.
+    #[serde(rename = "tcp-cubic")]
+    TcpCubic,
+    /// The same with BBR.
+    #[serde(rename = "tcp-bbr")]
+    TcpBbr,
 }
 
 impl ProtocolName {
@@ -390,6 +399,11 @@ impl ProtocolName {
         matches!(self, ProtocolName::TcpNewReno | ProtocolName::Dctcp | ProtocolName::Pias)
     }
 
+    /// Whether it is TCP as hosts have it, which is simulated on long links alone.
+    pub fn is_of_long_link(self) -> bool {
+        matches!(self, ProtocolName::TcpReno | ProtocolName::TcpCubic | ProtocolName::TcpBbr)
+    }
+
     /// As in scenario files.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -401,6 +415,9 @@ impl ProtocolName {
             ProtocolName::TcpNewReno => "tcp-newreno",
             ProtocolName::Dctcp => "dctcp",
             ProtocolName::Pias => "pias",
+            ProtocolName::TcpReno => "tcp-reno",
+            ProtocolName::TcpCubic => "tcp-cubic",
+            ProtocolName::TcpBbr => "tcp-bbr",
         }
     }
 }
@@ -462,6 +479,9 @@ impl Protocol {
     pub fn initial_window(&self) -> u16 {
         // RFC 6928 §2.
         let standard = || (14_600 / self.payload()).clamp(2, 10);
+        if self.name.is_of_long_link() {
+            return standard();
+        }
         match self.name.is_tcp() {
             true => self.tcp.initial_window.unwrap_or_else(standard),
             false => self.window,
@@ -471,14 +491,10 @@ impl Protocol {
     /// Data classes of switch ports.
     pub fn data_classes(&self) -> u8 {
         match self.name {
-            ProtocolName::Ndp
-            | ProtocolName::Polyraptor
-            | ProtocolName::TcpNewReno
-            | ProtocolName::Dctcp => 1,
             ProtocolName::Scdp | ProtocolName::NdpPlus | ProtocolName::Pias => {
                 (self.thresholds.len() + 1).min(PortConfig::MAX_CLASSES.into()) as u8
             }
-            ProtocolName::Lttp => 1,
+            _ => 1,
         }
     }
 }

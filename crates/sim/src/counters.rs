@@ -1,6 +1,7 @@
 //! Counters of a run.
 
 use core::fmt;
+use wellspring_core::Time;
 
 /// Counts over a whole run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,7 +44,22 @@ impl Counters {
         self.dropped_full + self.dropped_down + self.dropped_unroutable + self.dropped_by_rule
     }
 
-    pub(crate) fn fold(&mut self, words: [u64; 2]) {
+    /// Counts a delivery, and takes it into the digest: when, to which host, of which session, how much payload, whether
+    /// it was trimmed.
+    pub fn on_delivered(
+        &mut self,
+        now: Time,
+        host: u32,
+        session: u32,
+        (len, trimmed): (u32, bool),
+    ) {
+        self.delivered += 1;
+        let lens = (u64::from(len) << 1) | u64::from(trimmed);
+        let ends = (u64::from(host) << 32) | u64::from(session);
+        self.fold([now.as_picos() ^ (lens << 40), ends]);
+    }
+
+    fn fold(&mut self, words: [u64; 2]) {
         for word in words {
             self.digest = (self.digest ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
         }

@@ -2,22 +2,26 @@
 // The page: what the visitor sets, what is played, and what came of it.
 
 const $ = (id) => document.getElementById(id);
-const NAMES = { scdp: "SCDP", ndp: "NDP", "tcp-newreno": "TCP NewReno", dctcp: "DCTCP", lttp: "LTTP" };
+const NAMES = { scdp: "SCDP", ndp: "NDP", "tcp-newreno": "TCP NewReno", dctcp: "DCTCP", lttp: "LTTP",
+  "tcp-reno": "TCP Reno", "tcp-cubic": "TCP CUBIC", "tcp-bbr": "TCP BBR",
+  "maelstrom-reno": "Reno behind Maelstrom", "maelstrom-cubic": "CUBIC behind Maelstrom", "maelstrom-bbr": "BBR behind Maelstrom",
+  "maelstrom-paper": "CUBIC behind Maelstrom, the paper's code" };
 const STORIES = {
   incast: ["Incast", "Many servers answer one client at the same moment, through one port that holds a few packets. Watch the queue at the client's switch and what becomes of the packets that do not fit: of a trimmed one the header arrives, and the receiver asks for more at once; after whole windows of dropped ones TCP waits for a timer of 200 ms, again and again."],
   fetch: ["Fetch from three", "One client fetches an object that three servers hold; the link of one of them (dotted) is slow. SCDP takes symbols from all three, and any symbol will do: the slow one gives what it can. The others fetch a third from each, and wait for the slowest. Kill a replica and see who still finishes."],
   replicate: ["Replicate to three", "One client stores an object on three servers. SCDP multicasts each symbol once, and switches copy it. The others send three copies over the client's one link."],
   outcast: ["Outcast", "Two senders near a rack and many far ones share the one link into it. Compare the near and far columns of the results: with TCP NewReno and full queues the two near flows, whose packets come over another port of that switch, take about three times as long as the far ones."],
   outage: ["Outage", "The only path is down from 20 to 40 ms. TCP loses a window and waits for its timer of 200 ms though the path is long back. LTTP, a fountain code paced by TFRC, only slows down, and any symbols that arrive will do. SCDP, whose least timeout is 2 ms, loses little more than the outage itself."],
+  burst: ["Maelstrom's burst", "One transfer over a long link, 50 ms each way. In the middle of TCP's slow start the relay is down for 2 ms, and some 16 packets in a row are lost. TCP alone sends them again and slows down; its window then grows slowly, for a round trip takes 100 ms. Behind a pair of Maelstrom's appliances repairs (diamonds) travel beside the packets, and the far appliance makes the lost ones from them within milliseconds. The receiver has told of the gap by then, so TCP sends them again for nothing; but it learns that they had come, takes its slowing down back, and goes on nearly as if nothing had been lost."],
 };
 const LOG_SIZES = [1000, 2000, 4000, 8000, 16000, 32000, 64000, 128000, 200000, 256000, 500000, 1000000, 2000000, 4000000, 8000000, 16000000];
 const RATES = [10, 15, 25, 50, 100, 200, 400, 1000, 2500, 10000, 25000, 40000, 100000];
-const DELAYS = [0.1, 0.5, 1, 2, 5, 10, 25, 50, 100, 500, 1000, 5000, 10000];
+const DELAYS = [0.1, 0.5, 1, 2, 5, 10, 25, 50, 100, 500, 1000, 2000, 5000, 10000, 15000, 25000, 50000, 75000, 100000];
 const LOSSES = [0, 0.01, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20];
 const SETTINGS = [
   { key: "senders", label: () => (["fetch", "replicate"].includes(state.settings.preset) ? "Replicas" : state.settings.preset === "outcast" ? "Far senders" : "Senders"), show: String },
-  { key: "size", label: () => "Size of each", list: LOG_SIZES, show: (v) => (v < 1e6 ? `${v / 1e3} KB` : `${v / 1e6} MB`) },
-  { key: "buffer", label: () => "Port buffer", list: [2, 4, 8, 12, 16, 20, 32, 48, 64, 100, 200, 400, 1000], show: (v) => `${v} pkt` },
+  { key: "size", label: () => (isLine() ? "Size" : "Size of each"), list: LOG_SIZES, show: (v) => (v < 1e6 ? `${v / 1e3} KB` : `${v / 1e6} MB`) },
+  { key: "buffer", label: () => (isLine() ? "Link queue" : "Port buffer"), list: [2, 4, 8, 12, 16, 20, 32, 48, 64, 100, 200, 400, 1000], show: (v) => `${v} pkt` },
   { key: "rate", label: () => "Link rate", list: RATES, show: (v) => (v < 1000 ? `${v} Mbit/s` : `${v / 1000} Gbit/s`) },
   { key: "delay", label: () => "Link delay", list: DELAYS, show: (v) => (v < 1000 ? `${v} µs` : `${v / 1000} ms`) },
   { key: "loss", label: () => "Link loss", list: LOSSES, show: (v) => `${v} %` },
@@ -32,6 +36,8 @@ const state = {
   settings: null, opened: null, network: null, runs: [], now: 0, playing: false, window: 1e-3,
   selected: -1, picked: false, dirty: null, last: 0, described: false, firstPicture: 0, frames: [], tableAt: 0,
 };
+
+function isLine() { return state.settings.preset === "burst"; }
 
 const held = new Set(); // sliders that a pointer holds: they stay where it has them
 
@@ -102,7 +108,7 @@ function firstWindow() {
   const link = (delay * 1e-6) + 12_000 / (rate * 1e6);
   // An outage is longer than any packet takes.
   const least = state.settings.preset === "outage" ? 30e-3 : SHORTEST_WINDOW;
-  state.window = Math.max(least, link * 55);
+  state.window = Math.max(least, link * (isLine() ? 12 : 55));
   state.playing = !matchMedia("(prefers-reduced-motion: reduce)").matches;
   showPlaying();
 }
@@ -124,6 +130,8 @@ function showTime(seconds) {
   return `${seconds.toFixed(4)} s`;
 }
 
+function showBytes(bytes) { return bytes < 1e6 ? `${Math.round(bytes / 1e3)} KB` : `${+(bytes / 1e6).toFixed(1)} MB`; }
+
 function showRate(bits) {
   return bits >= 1e9 ? `${(bits / 1e9).toFixed(2)} Gbit/s` : `${(bits / 1e6).toFixed(bits < 1e7 ? 2 : 0)} Mbit/s`;
 }
@@ -144,6 +152,7 @@ function buildPanels() {
   const panels = $("panels");
   panels.replaceChildren();
   panels.classList.toggle("one", state.runs.length === 1);
+  panels.classList.toggle("line", state.network.line);
   state.runs.forEach((run) => {
     run.canvas = element("canvas", { className: "network" });
     run.timeline = element("canvas", { className: "timeline" });
@@ -152,10 +161,10 @@ function buildPanels() {
     run.status = element("span");
     const caption = element("figcaption", {}, [element("b", { textContent: NAMES[run.protocol] }), run.status]);
     panels.append(element("figure", {}, [caption, run.canvas, run.timeline]));
-    run.picture = new NetworkPicture(run.canvas, state.network, state.settings);
+    run.picture = new NetworkPicture(run.canvas, state.network, state.settings, run.protocol.startsWith("maelstrom"));
     run.canvas.addEventListener("click", (event) => {
       const node = run.picture.nodeAt(event.offsetX, event.offsetY);
-      if (node >= 0) select(node);
+      if (node >= 0 && state.network.nodes[node].fails) select(node);
     });
     run.timeline.addEventListener("pointerdown", (event) => {
       const [from, to] = windowNow();
@@ -172,7 +181,8 @@ function select(node) {
 
 function showNodes() {
   const options = state.network.nodes
-    .map((node, i) => ({ name: node.name, i }))
+    .map((node, i) => ({ ...node, i }))
+    .filter(({ fails }) => fails)
     .filter(({ i }) => !state.runs.length || state.runs[0].picture.shown[i])
     .sort((a, b) => (a.i < state.network.hosts) - (b.i < state.network.hosts));
   $("node").replaceChildren(...options.map(({ name, i }) => element("option", { value: String(i), textContent: name })));
@@ -185,7 +195,7 @@ function firstNode() {
   const { nodes, slow } = state.network;
   const named = (name) => nodes.findIndex((node) => node.name === name);
   if (state.settings.preset === "fetch" && slow.length) return named(slow[0][0]);
-  return named("agg0");
+  return named(isLine() ? "relay" : "agg0");
 }
 
 function showEvents() {
@@ -205,6 +215,12 @@ function breakNow(up) {
   changeEvents([...state.settings.events, { at: Math.round(state.now * 1e9) / 1e3, node: node.name, up }]);
 }
 
+// The relay is down for a moment: packets that reach it then are lost.
+function loseBurst() {
+  const at = Math.round(state.now * 1e9) / 1e3;
+  changeEvents([...state.settings.events, { at, node: "relay", up: false }, { at: at + 2000, node: "relay", up: true }]);
+}
+
 function changeEvents(events) {
   change("events", events);
   state.dirty = { keepTime: true };
@@ -214,7 +230,11 @@ function showSettings() {
   const { settings } = state;
   for (const button of $("stories").children) button.setAttribute("aria-pressed", String(button.dataset.preset === settings.preset));
   $("story").textContent = STORIES[settings.preset][1];
-  const values = (setting) => setting.list || Array.from({ length: settings.most_senders }, (_, i) => i + 1);
+  const values = ({ key, list }) => {
+    if (!list) return Array.from({ length: settings.most_senders }, (_, i) => i + 1);
+    const [least, most] = settings.limits[key] || [-Infinity, Infinity];
+    return list.filter((v) => v >= least && v <= most);
+  };
   SETTINGS.forEach((setting) => {
     const { input, output, label } = setting.parts;
     const list = values(setting);
@@ -225,9 +245,15 @@ function showSettings() {
     output.textContent = setting.show(settings[setting.key]);
     label.textContent = setting.label();
     setting.choose = () => list[Number(input.value)];
+    // Nothing to choose.
+    input.parentElement.hidden = list.length === 1;
   });
   $("seed").value = settings.seed;
-  for (const box of $("protocols").querySelectorAll("input")) box.checked = settings.protocols.includes(box.value);
+  for (const box of $("protocols").querySelectorAll("input")) {
+    box.checked = settings.protocols.includes(box.value);
+    box.parentElement.hidden = !settings.choices.includes(box.value);
+  }
+  $("burst").hidden = !isLine();
 }
 
 function buildControls() {
@@ -259,7 +285,7 @@ function buildControls() {
     });
     $("protocols").append(element("label", {}, [box, ` ${name}`]));
   }
-  const entries = [...KINDS.map((name, i) => [name, COLOURS[i]]), ["queue", "queue"], ["complete", "good"], ["failed, dropped", "bad"]];
+  const entries = [...KINDS.map((name, i) => [name, COLOURS[i]]), ["queue", "queue"], ["complete, brought back", "good"], ["failed, dropped, lost", "bad"]];
   for (const [name, colour] of entries) {
     const mark = element("i");
     mark.style.background = `var(--${colour})`;
@@ -276,6 +302,7 @@ function buildControls() {
   $("node").addEventListener("change", () => select(Number($("node").value)));
   $("fail").addEventListener("click", () => breakNow(false));
   $("repair").addEventListener("click", () => breakNow(true));
+  $("burst").addEventListener("click", loseBurst);
   $("copy").addEventListener("click", copyLink);
   $("picture").addEventListener("toggle", () => { state.tableAt = 0; });
   addEventListener("hashchange", () => { if (open(location.hash)) firstWindow(); });
@@ -329,7 +356,7 @@ function nearAndFar(requests) {
 
 function showResults() {
   const outcast = state.settings.preset === "outcast";
-  const head = ["Protocol", "Finished", "Mean", "99 %", "Last", ...(outcast ? ["Near, mean", "Far, mean"] : []), "Goodput", "Packets sent", "Again", "Trimmed", "Dropped", "Marked", "Digest"];
+  const head = ["Protocol", "Finished", "Mean", "99 %", "Last", ...(outcast ? ["Near, mean", "Far, mean"] : []), "Goodput", "Packets sent", "Again", ...(isLine() ? ["Dropped", "Lost", "Brought back"] : ["Trimmed", "Dropped", "Marked"]), "Digest"];
   const times = state.runs.map((run) => (run.measured && endingOf(run.result) === "" ? run.result.last : null));
   const best = Math.min(...times.filter((time) => time !== null));
   const rows = state.runs.map((run, i) => {
@@ -339,7 +366,7 @@ function showResults() {
       ...[r.mean, r.p99, r.last].map((time) => (time === null ? "–" : showTime(time))),
       ...(outcast ? nearAndFar(r.requests) : []),
       r.goodput === null ? "–" : showRate(r.goodput),
-      ...[r.packets, r.again, r.trimmed, r.dropped, r.marked].map((count) => count.toLocaleString("en")),
+      ...[r.packets, r.again, ...(isLine() ? [r.dropped - r.lost, r.lost, r.recovered] : [r.trimmed, r.dropped, r.marked])].map((count) => count.toLocaleString("en")),
     ];
     const row = element("tr", {}, [element("th", { scope: "row", textContent: NAMES[run.protocol] })]);
     for (let at = 0; at < head.length - 2; at++) {
@@ -448,9 +475,11 @@ function drawAll(moment) {
     const view = simulator.look(number);
     run.picture.draw(view, state.now, state.picked ? state.selected : -1, moment);
     const counts = countView(view);
-    const losses = [["trimmed", counts.trimmed], ["dropped", counts.dropped]].filter(([, count]) => count > 0);
+    const losses = [["trimmed", counts.trimmed], [isLine() ? "lost" : "dropped", counts.dropped], ["brought back", counts.recovered]].filter(([, count]) => count > 0);
     const told = losses.map(([what, count]) => `${count.toLocaleString("en")} ${what}`);
-    run.status.textContent = [`${counts.done}/${counts.requests} done`, `queue ${counts.queue}`, ...told].join(" · ");
+    const done = isLine() ? `${showBytes(counts.received)} of ${showBytes(state.settings.size)}` : `${counts.done}/${counts.requests} done`;
+    const queue = `queue ${counts.queue}`;
+    run.status.textContent = [done, ...(isLine() ? [...told, queue] : [queue, ...told])].join(" · ");
     run.counts = counts;
     drawTimeline(run.timeline, run.result, { from, to, now: state.now, most, buffer: state.settings.buffer });
     if (fillTable) rows.push([NAMES[run.protocol], counts]);
@@ -477,7 +506,9 @@ function countView(view) {
     if (view.requests[i] === 1) done++;
     if (view.requests[i] === 2) failed++;
   }
-  return { kinds, queue, trimmed, dropped, done, failed, requests: view.requests.length / 3 };
+  // Of a long link: what the second host has, without repeats.
+  const received = Math.min(view.hosts[3], state.settings.size);
+  return { kinds, queue, trimmed, dropped, done, failed, received, recovered: view.recovered, requests: view.requests.length / 3 };
 }
 
 function showPictureTable(rows) {
@@ -486,6 +517,7 @@ function showPictureTable(rows) {
     ["Requests finished", (c) => `${c.done} of ${c.requests}`], ["Requests failed", (c) => c.failed],
     ...KINDS.map((kind, i) => [`On links: ${kind}`, (c) => c.kinds[i]]),
     ["Longest queue (packets)", (c) => c.queue], ["Trimmed so far", (c) => c.trimmed], ["Dropped so far", (c) => c.dropped],
+    ...(isLine() ? [["Brought back so far", (c) => c.recovered], ["Received", (c) => showBytes(c.received)]] : []),
   ];
   $("picture-table").replaceChildren(
     element("caption", { textContent: `All runs at ${showTime(state.now)}` }),
@@ -501,10 +533,10 @@ function describePicture() {
   state.described = true;
   for (const run of state.runs) {
     if (!run.counts) continue;
-    const { kinds, queue, done, requests } = run.counts;
+    const { kinds, queue, done, requests, dropped, recovered } = run.counts;
     const packets = kinds.reduce((sum, count) => sum + count, 0);
     const name = NAMES[run.protocol];
-    run.canvas.setAttribute("aria-label", `${name} at ${showTime(state.now)}: ${packets} packets on links, longest queue ${queue}, ${done} of ${requests} requests finished. Details in “The picture as a table”.`);
+    run.canvas.setAttribute("aria-label", `${name} at ${showTime(state.now)}: ${packets} packets on links, longest queue ${queue}, ${done} of ${requests} requests finished${isLine() ? `, ${dropped} packets lost, ${recovered} brought back` : ""}. Details in “The picture as a table”.`);
     run.timeline.setAttribute("aria-label", `${name}: payload received, repeats too, and longest queue over time`);
   }
 }

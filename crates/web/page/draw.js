@@ -14,6 +14,10 @@ function readPalette() {
 // Where nodes stand, in parts of the canvas.
 function layOut(network) {
   const { nodes } = network;
+  if (network.line) {
+    const at = { host0: 0.06, site0: 0.2, relay: 0.5, site1: 0.8, host1: 0.94 };
+    return { places: nodes.map(({ name }) => ({ x: at[name], y: 0.5 })), shown: nodes.map(() => true) };
+  }
   const degree = new Array(nodes.length).fill(0);
   for (const [from] of network.ports) degree[from]++;
   const shown = nodes.map((node, i) => node.tier < 3 || degree[i] > 1);
@@ -60,9 +64,10 @@ function sizeCanvas(canvas) {
 
 // What a panel remembers from picture to picture: counts of ports, and flashes of trims and drops.
 class NetworkPicture {
-  constructor(canvas, network, settings) {
-    Object.assign(this, { canvas, network, settings }, layOut(network));
+  constructor(canvas, network, settings, protectedByPair) {
+    Object.assign(this, { canvas, network, settings, protectedByPair }, layOut(network));
     this.counts = null;
+    this.recovered = 0;
     this.flashes = [];
     const named = (name) => network.nodes.findIndex((node) => node.name === name);
     this.slow = new Set(network.slow.map(([a, b]) => `${named(a)}-${named(b)}`));
@@ -156,7 +161,8 @@ class NetworkPicture {
 
   drawPackets(pen, view, spot) {
     const list = view.packets;
-    const size = this.small ? 2.1 : 3;
+    const { line } = this.network;
+    const size = this.small ? 2.1 : line ? 1.9 : 3;
     for (let i = 0; i < list.length; i += 4) {
       const [from, to] = this.network.ports[list[i]];
       if (!this.shown[from] || !this.shown[to]) continue;
@@ -166,7 +172,7 @@ class NetworkPicture {
       const [toX, toY] = spot(to);
       const length = Math.hypot(toX - x, toY - y) || 1;
       // Traffic keeps to the right.
-      const aside = this.small ? 1.6 : 3;
+      const aside = this.small ? 1.6 : line ? (kind === 1 ? 13 : 6) : 3;
       const px = x + (toX - x) * share - ((toY - y) / length) * aside;
       const py = y + (toY - y) * share + ((toX - x) / length) * aside;
       pen.fillStyle = palette[COLOURS[kind]];
@@ -253,12 +259,18 @@ class NetworkPicture {
       }
       if (!isHost && !this.small) {
         pen.fillStyle = palette.soft;
-        pen.fillText(node.name, x, y - 11 < 8 ? y + 20 : y - 11);
+        if (this.network.line) pen.fillText(this.nameInLine(node), x, y + 32);
+        else pen.fillText(node.name, x, y - 11 < 8 ? y + 20 : y - 11);
       } else if (isHost && nodes.length <= 24) {
         pen.fillStyle = palette.soft;
-        pen.fillText(node.name, x, y + radius + 13);
+        pen.fillText(node.name, x, this.network.line ? y + 32 : y + radius + 13);
       }
     });
+  }
+
+  nameInLine({ name, tier }) {
+    if (tier !== 1) return name;
+    return this.protectedByPair ? "appliance" : "router";
   }
 
   drawProgress(pen, view, host, x, y, radius, entry) {
@@ -295,6 +307,11 @@ class NetworkPicture {
         if (grew) this.flashes.push({ port, what, until: moment + 350 });
       }
     }
+    // The far end's appliance; the near one brings back acknowledgements.
+    if (this.counts && view.recovered > this.recovered) {
+      this.flashes.push({ port: ports.findIndex(([from, to]) => from === 4 && to === 1), what: 2, until: moment + 350 });
+    }
+    this.recovered = view.recovered;
     this.counts = counts;
     this.flashes = this.flashes.filter((flash) => flash.until > moment).slice(-200);
     for (const { port, what, until } of this.flashes) {
@@ -306,10 +323,10 @@ class NetworkPicture {
       const [cx, cy] = [x + ((toX - x) / length) * 16, y + ((toY - y) / length) * 16];
       const age = 1 - (until - moment) / 350;
       pen.globalAlpha = Math.max(0, 1 - age);
-      pen.strokeStyle = what === 0 ? palette.trimmed : palette.bad;
+      pen.strokeStyle = [palette.trimmed, palette.bad, palette.good][what];
       pen.lineWidth = 2;
       pen.beginPath();
-      if (what === 0) {
+      if (what !== 1) {
         pen.arc(cx, cy, 4 + 8 * age, 0, 7);
       } else {
         const reach = 4 + 4 * age;

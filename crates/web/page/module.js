@@ -51,10 +51,10 @@ const simulator = {
   look(run) {
     const length = this.exports.wellspring_look(run);
     const all = new Float32Array(this.exports.memory.buffer, this.exports.wellspring_view(), length);
-    const [packets, ports, hosts, requests] = all;
-    const ends = [4, 4 * packets, 5 * ports, 2 * hosts, 3 * requests];
+    const [packets, ports, hosts, requests, recovered] = all;
+    const ends = [5, 4 * packets, 5 * ports, 2 * hosts, 3 * requests];
     for (let i = 1; i < ends.length; i++) ends[i] += ends[i - 1];
     const part = (i) => all.subarray(ends[i], ends[i + 1]);
-    return { packets: part(0), ports: part(1), hosts: part(2), requests: part(3) };
+    return { packets: part(0), ports: part(1), hosts: part(2), requests: part(3), recovered };
   },
 };

@@ -9,6 +9,7 @@
 
 pub mod exports;
 mod measure;
+mod preset;
 mod report;
 pub mod scenario;
 pub mod setup;

@@ -2,12 +2,14 @@
 
 use crate::measure::{End, Measure};
 use crate::scenario::Ready;
-use crate::setup::{Preset, Setup};
+use crate::setup::{Preset, ProtocolChoice, Setup};
+use core::ops::RangeInclusive;
 use serde::Serialize;
 use wellspring_core::Time;
 use wellspring_experiments::live::{Live, PortState};
 use wellspring_experiments::record::FlowRecord;
 use wellspring_experiments::run::Ending;
+use wellspring_experiments::scenario::{RELAY, TopologyKind};
 
 /// The settings and what they make.
 #[derive(Debug, Serialize)]
@@ -23,6 +25,9 @@ pub(crate) struct Opened {
 pub(crate) struct Settings {
     pub preset: &'static str,
     pub protocols: Vec<&'static str>,
+    /// Those that there are.
+    pub choices: Vec<&'static str>,
+    pub limits: Limits,
     pub senders: u64,
     pub most_senders: u64,
     pub size: u64,
@@ -35,6 +40,14 @@ pub(crate) struct Settings {
     pub slow: u64,
     pub seed: u64,
     pub events: Vec<Event>,
+}
+
+/// The least and the most of what a story may narrow, in the units above.
+#[derive(Debug, Serialize)]
+pub(crate) struct Limits {
+    rate: [u64; 2],
+    delay: [f64; 2],
+    slow: [u64; 2],
 }
 
 #[derive(Debug, Serialize)]
@@ -53,6 +66,8 @@ pub(crate) struct Network {
     pub ports: Vec<[u32; 2]>,
     /// Links with a rate of their own, by their ends' names.
     pub slow: Vec<[String; 2]>,
+    /// A long link: all nodes stand in a line.
+    pub line: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -62,6 +77,8 @@ pub(crate) struct Node {
     pub tier: u32,
     /// The number of its rack, or of its pod for those above.
     pub group: u32,
+    /// Whether it can fail.
+    pub fails: bool,
 }
 
 /// A run of the page and its scenario file.
@@ -74,9 +91,19 @@ pub(crate) struct RunName {
 impl Settings {
     pub fn new(setup: &Setup) -> Self {
         let thousandths = |value: u64| value as f64 / 1_000.0;
+        let names = |protocols: &[ProtocolChoice]| {
+            protocols.iter().map(|protocol| protocol.as_str()).collect()
+        };
+        let ends = |range: RangeInclusive<u64>| [*range.start(), *range.end()];
         Settings {
             preset: setup.preset.as_str(),
-            protocols: setup.protocols.iter().map(|protocol| protocol.as_str()).collect(),
+            protocols: names(&setup.protocols),
+            choices: names(setup.preset.protocols()),
+            limits: Limits {
+                rate: ends(setup.preset.rates()),
+                delay: ends(setup.preset.delays()).map(thousandths),
+                slow: ends(setup.preset.slow()),
+            },
             senders: setup.senders,
             most_senders: *setup.preset.senders().end(),
             size: setup.size,
@@ -115,14 +142,26 @@ impl Network {
                     name: format!("{name}{number}"),
                     tier: tier as u32,
                     group: number / in_group.max(1),
+                    fails: true,
                 }));
             }
+        }
+        let line = topology.kind == TopologyKind::LongLink;
+        if line {
+            // In the order of the network's numbers.
+            let places = [("host0", 0), ("host1", 0), ("site0", 1), (RELAY, 2), ("site1", 1)];
+            nodes.extend(places.into_iter().map(|(name, tier)| Node {
+                name: name.to_owned(),
+                tier,
+                group: 0,
+                fails: name == RELAY,
+            }));
         }
         let hosts = nodes.iter().filter(|node| node.tier == 0).count() as u32;
         let mut ports = Vec::new();
         run.ports(&mut |port: PortState| ports.push([port.node, port.peer]));
         let slow = topology.links.iter().map(|link| link.between.clone()).collect();
-        Network { hosts, nodes, ports, slow }
+        Network { hosts, nodes, ports, slow, line }
     }
 }
 
@@ -169,6 +208,10 @@ pub(crate) struct Result {
     again: u64,
     trimmed: u64,
     dropped: u64,
+    /// Of these, what links lost.
+    lost: u64,
+    /// Packets that appliances brought back.
+    recovered: u64,
     marked: u64,
     requests: Vec<Request>,
     done: usize,
@@ -218,6 +261,8 @@ impl Result {
             again: traffic.again,
             trimmed: counters.trimmed,
             dropped: counters.dropped(),
+            lost: counters.dropped_down + counters.dropped_by_rule,
+            recovered: traffic.recovered,
             marked: counters.marked,
             done,
             mean: (done > 0).then(|| times.iter().sum::<f64>() / done as f64),

@@ -72,13 +72,45 @@ fn shape(setup: &Setup) -> [u64; 5] {
         Preset::Incast => [1, 4, (setup.senders + 1).div_ceil(4), 2, 1],
         Preset::Fetch | Preset::Replicate => [1, 4, 2, 2, 1],
         Preset::Outcast => [4, 3, 4, 1, 3],
-        Preset::Outage => [1, 2, 1, 1, 1],
+        Preset::Outage | Preset::Burst => [1, 2, 1, 1, 1],
     }
 }
 
 fn text(setup: &Setup, protocol: ProtocolChoice, links: &str) -> String {
+    let mut text = format!("name = \"{}-{}\"\n", setup.preset.as_str(), protocol.as_str());
+    text += &match setup.preset {
+        Preset::Burst => long_link(setup, protocol),
+        _ => in_racks(setup, protocol, links),
+    };
+    for event in &setup.events {
+        let kind = if event.up { "node-up" } else { "node-down" };
+        let _ = write!(
+            text,
+            "[[events]]\nat = \"{}ns\"\nkind = \"{kind}\"\nnodes = [\"{}\"]\n",
+            event.at, event.node
+        );
+    }
+    let _ = write!(text, "[run]\nseeds = [{}]\nlimit = \"20s\"\npatience = \"10s\"\n", setup.seed);
+    text
+}
+
+fn long_link(setup: &Setup, protocol: ProtocolChoice) -> String {
+    let Setup { size, buffer, rate, delay, .. } = setup;
+    let loss = setup.loss as f64 / 100_000.0;
+    let code = protocol.code().map(|code| format!("[appliances]\ncode = \"{code}\"\n"));
+    format!(
+        "[topology]\nkind = \"long-link\"\nrate = \"{rate}Mbit/s\"\ndelay = \"{delay}ns\"\n\
+         data_loss = {loss:?}\ncontrol_loss = {loss:?}\n\
+         [switch]\nbuffer_packets = {buffer}\n\
+         [protocol]\nname = \"{}\"\n{}\
+         [workload]\nkind = \"single\"\nfrom = 0\nto = 1\nsize = \"{size}B\"\n",
+        protocol.protocol(),
+        code.unwrap_or_default()
+    )
+}
+
+fn in_racks(setup: &Setup, protocol: ProtocolChoice, links: &str) -> String {
     let Setup { senders, size, buffer, rate, delay, .. } = setup;
-    let name = format!("{}-{}", setup.preset.as_str(), protocol.as_str());
     let [pods, tors, hosts, aggs, cores] = shape(setup);
     // Racks' uplinks carry whatever their hosts send; in outcast they are what is scarce.
     let uplink = match setup.preset {
@@ -87,8 +119,7 @@ fn text(setup: &Setup, protocol: ProtocolChoice, links: &str) -> String {
     };
     let loss = setup.loss as f64 / 100_000.0;
     let mut text = format!(
-        "name = \"{name}\"\n\
-         [topology]\n\
+        "[topology]\n\
          rate = \"{rate}Mbit/s\"\nuplink_rate = \"{uplink}Mbit/s\"\ndelay = \"{delay}ns\"\n\
          data_loss = {loss:?}\ncontrol_loss = {loss:?}\n\
          [topology.shape]\n\
@@ -123,17 +154,8 @@ fn text(setup: &Setup, protocol: ProtocolChoice, links: &str) -> String {
         Preset::Outcast => {
             format!("kind = \"outcast\"\nnear = 2\nfar = {senders}\nsize = \"{size}B\"\njitter = \"1us\"\n")
         }
-        Preset::Outage => format!("kind = \"single\"\nfrom = 0\nto = 1\nsize = \"{size}B\"\n"),
+        Preset::Outage | Preset::Burst => format!("kind = \"single\"\nfrom = 0\nto = 1\nsize = \"{size}B\"\n"),
     });
-    for event in &setup.events {
-        let kind = if event.up { "node-up" } else { "node-down" };
-        let _ = write!(
-            text,
-            "[[events]]\nat = \"{}ns\"\nkind = \"{kind}\"\nnodes = [\"{}\"]\n",
-            event.at, event.node
-        );
-    }
-    let _ = write!(text, "[run]\nseeds = [{}]\nlimit = \"20s\"\npatience = \"10s\"\n", setup.seed);
     text
 }
 
@@ -145,12 +167,15 @@ mod tests {
     fn every_story_makes_a_scenario_for_every_protocol_at_both_ends_of_its_range() {
         for preset in Preset::ALL {
             for senders in [*preset.senders().start(), *preset.senders().end()] {
-                for protocol in ProtocolChoice::ALL {
-                    let setup = Setup { senders, slow: 50, loss: 1_000, ..preset.setup() };
-                    let ready = build(&setup, protocol).unwrap();
-                    assert_eq!(ready.scenario.topology.links.len(), 1);
+                for protocol in preset.protocols() {
+                    let slow = *preset.slow().end() / 2;
+                    let slow = if preset.slow().contains(&slow) { slow } else { 100 };
+                    let setup = Setup { senders, slow, loss: 1_000, ..preset.setup() };
+                    let ready = build(&setup, *protocol).unwrap();
+                    assert_eq!(ready.scenario.topology.links.len(), usize::from(slow < 100));
                     assert_eq!(ready.scenario.topology.data_loss, 0.01);
-                    assert_eq!(ready.scenario.protocol.name.as_str(), protocol.as_str());
+                    assert_eq!(ready.scenario.protocol.name.as_str(), protocol.protocol());
+                    assert_eq!(ready.scenario.appliances.is_some(), protocol.code().is_some());
                 }
             }
         }
@@ -171,5 +196,8 @@ mod tests {
         let setup = Setup::parse("preset=fetch&fail=agg7@1").unwrap();
         let error = build(&setup, ProtocolChoice::Scdp).unwrap_err();
         assert!(format!("{error:#}").contains("agg7"), "{error:#}");
+        let setup = Setup::parse("preset=burst&fail=host0@1").unwrap();
+        let error = build(&setup, ProtocolChoice::Cubic).unwrap_err();
+        assert!(format!("{error:#}").contains("relay"), "{error:#}");
     }
 }

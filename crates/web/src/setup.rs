@@ -1,5 +1,6 @@
 //! Settings of the page, and links that hold them.
 
+pub use crate::preset::{Preset, ProtocolChoice};
 use core::fmt::Write;
 use core::ops::RangeInclusive;
 
@@ -11,121 +12,6 @@ const MAX_EVENTS: usize = 20;
 const LATEST: u64 = 10_000_000_000;
 /// The most payload of one run \[bytes\].
 const MAX_BYTES: u64 = 100_000_000;
-
-/// A story to begin with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Preset {
-    /// Many senders, one receiver (SCDP Fig. 11).
-    Incast,
-    /// One object from several replicas, one of them behind a slow link (SCDP §IV-E).
-    Fetch,
-    /// One object to several replicas (SCDP §IV-D).
-    Replicate,
-    /// Two near senders beside many far ones (SCDP Fig. 12).
-    Outcast,
-    /// One transfer whose path is down for a moment (LTTP Fig. 4).
-    Outage,
-}
-
-impl Preset {
-    /// All of them.
-    pub const ALL: [Preset; 5] =
-        [Preset::Incast, Preset::Fetch, Preset::Replicate, Preset::Outcast, Preset::Outage];
-
-    /// As in links.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Preset::Incast => "incast",
-            Preset::Fetch => "fetch",
-            Preset::Replicate => "replicate",
-            Preset::Outcast => "outcast",
-            Preset::Outage => "outage",
-        }
-    }
-
-    /// How many senders it can have; replicas, in the storage stories.
-    pub fn senders(self) -> RangeInclusive<u64> {
-        match self {
-            Preset::Incast => 1..=100,
-            Preset::Fetch | Preset::Replicate => 1..=6,
-            Preset::Outcast => 1..=12,
-            Preset::Outage => 1..=1,
-        }
-    }
-
-    /// The story as it begins.
-    pub fn setup(self) -> Setup {
-        use ProtocolChoice::{Dctcp, Lttp, Ndp, NewReno, Scdp};
-        let base = Setup {
-            preset: self,
-            protocols: vec![Scdp, Ndp, NewReno, Dctcp],
-            senders: 70,
-            size: 64_000,
-            buffer: 64,
-            rate: 1_000,
-            delay: 5_000,
-            loss: 0,
-            slow: 100,
-            seed: 1,
-            events: Vec::new(),
-        };
-        match self {
-            Preset::Incast => base,
-            Preset::Fetch => Setup { senders: 3, size: 2_000_000, slow: 10, ..base },
-            Preset::Replicate => Setup { senders: 3, size: 2_000_000, ..base },
-            Preset::Outcast => Setup { senders: 12, size: 1_000_000, ..base },
-            // An outage as long as the paper's, on a path as fast as the other stories'.
-            Preset::Outage => Setup {
-                protocols: vec![Scdp, Lttp, NewReno, Dctcp],
-                senders: 1,
-                size: 12_000_000,
-                delay: 25_000,
-                events: vec![
-                    Cut { at: 20_000_000, node: "agg0".to_owned(), up: false },
-                    Cut { at: 40_000_000, node: "agg0".to_owned(), up: true },
-                ],
-                ..base
-            },
-        }
-    }
-}
-
-/// A protocol that the page shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ProtocolChoice {
-    /// SCDP.
-    Scdp,
-    /// NDP.
-    Ndp,
-    /// TCP NewReno.
-    NewReno,
-    /// DCTCP.
-    Dctcp,
-    /// LTTP.
-    Lttp,
-}
-
-impl ProtocolChoice {
-    /// All of them.
-    pub const ALL: [ProtocolChoice; 5] = [
-        ProtocolChoice::Scdp,
-        ProtocolChoice::Ndp,
-        ProtocolChoice::NewReno,
-        ProtocolChoice::Dctcp,
-        ProtocolChoice::Lttp,
-    ];
-
-    /// As in links and scenario files.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ProtocolChoice::Scdp => "scdp",
-            ProtocolChoice::Ndp => "ndp",
-            ProtocolChoice::NewReno => "tcp-newreno",
-            ProtocolChoice::Dctcp => "dctcp",
-            ProtocolChoice::Lttp => "lttp",
-        }
-    }
-}
 
 /// A failure or a repair.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -191,7 +77,7 @@ impl Setup {
                 format!(
                     "There is no story “{}”: there are {}.",
                     shown(name),
-                    list(Preset::ALL.map(Preset::as_str))
+                    list(&Preset::ALL.map(Preset::as_str))
                 )
             })?,
         };
@@ -220,7 +106,7 @@ impl Setup {
                         format!(
                             "There is no protocol “{}”: there are {}.",
                             shown(name),
-                            list(ProtocolChoice::ALL.map(ProtocolChoice::as_str))
+                            list(&ProtocolChoice::ALL.map(ProtocolChoice::as_str))
                         )
                     })?;
                     if !self.protocols.contains(&protocol) {
@@ -275,10 +161,10 @@ impl Setup {
         within("The size", self.size, 1_000..=16_000_000, " bytes")?;
         // With one packet a port would be full before it marks.
         within("The buffer", self.buffer, 2..=1_000, " packets")?;
-        within("The rate", self.rate, 10..=100_000, " Mbit/s")?;
-        within("The delay", self.delay, 100..=10_000_000, " ns")?;
+        within("The rate", self.rate, self.preset.rates(), " Mbit/s")?;
+        within("The delay", self.delay, self.preset.delays(), " ns")?;
         within("The loss", self.loss, 0..=20_000, " in 100,000 packets")?;
-        within("The slow link's rate", self.slow, 1..=100, " %")?;
+        within("The slow link's rate", self.slow, self.preset.slow(), " %")?;
         within("The seed", self.seed, 0..=u64::from(u32::MAX), "")?;
         if self.senders * self.size > MAX_BYTES {
             return Err(format!(
@@ -290,6 +176,16 @@ impl Setup {
         }
         if self.protocols.is_empty() {
             return Err("No protocol is chosen.".to_owned());
+        }
+        let there = self.preset.protocols();
+        if let Some(other) = self.protocols.iter().find(|protocol| !there.contains(protocol)) {
+            let names: Vec<_> = there.iter().map(|protocol| protocol.as_str()).collect();
+            return Err(format!(
+                "The story “{}” has no “{}”: there are {}.",
+                self.preset.as_str(),
+                other.as_str(),
+                list(&names)
+            ));
         }
         for event in &self.events {
             within("The time of a failure", event.at, 0..=LATEST, " ns")?;
@@ -351,7 +247,7 @@ fn by_name<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str, wanted: &str) -
     all.iter().copied().find(|one| name(*one) == wanted)
 }
 
-fn list<const N: usize>(names: [&str; N]) -> String {
+fn list(names: &[&str]) -> String {
     names.join(", ")
 }
 
@@ -413,6 +309,12 @@ mod tests {
         assert_eq!(setup.protocols, [ProtocolChoice::NewReno, ProtocolChoice::Scdp]);
         assert_eq!((setup.delay, setup.loss, setup.events[0].at), (250, 1_500, 3_000));
         assert_eq!(Setup::parse(&setup.fragment()), Ok(setup));
+        let link = "preset=burst&protocols=maelstrom-paper+tcp-bbr&size=5000000&buffer=70&rate=1000&seed=9&delay=25000\
+                    &loss=0.05&fail=relay@12.5&repair=relay@900";
+        let setup = Setup::parse(link).unwrap();
+        assert_eq!(setup.protocols, [ProtocolChoice::MaelstromPaper, ProtocolChoice::Bbr]);
+        assert_eq!((setup.delay, setup.events.len()), (25_000_000, 2));
+        assert_eq!(Setup::parse(&setup.fragment()), Ok(setup));
         let calm = Setup { events: Vec::new(), ..Preset::Outage.setup() };
         assert_eq!(Setup::parse(&calm.fragment()), Ok(calm));
     }
@@ -446,6 +348,13 @@ mod tests {
             ("fail=<b>@1", "is no node"),
             ("fail=@1", "is no node"),
             ("colour=red", "does not know"),
+            ("protocols=tcp-cubic", "has no “tcp-cubic”: there are scdp, ndp"),
+            ("delay=50000", "The delay"),
+            ("preset=burst&protocols=scdp", "has no “scdp”: there are tcp-reno, tcp-cubic"),
+            ("preset=burst&delay=5", "between 1000000 and 100000000 ns"),
+            ("preset=burst&rate=10000", "between 10 and 1000 Mbit/s"),
+            ("preset=burst&slow=50", "between 100 and 100 %"),
+            ("preset=burst&senders=2", "between 1 and 1"),
         ] {
             let error = Setup::parse(link).unwrap_err();
             assert!(error.contains(says), "{link}: {error}");

@@ -98,14 +98,14 @@ impl Stage {
         self.runs.get(number).map_or(0.0, |run| run.played.now().as_secs_f64())
     }
 
-    /// What is to be drawn of a played run: numbers of packets, ports, hosts and requests, then
+    /// What is to be drawn of a played run: numbers of packets, ports, hosts, requests and recovered packets, then
     /// (port, share of the way, kind, session) a packet, (up, data, control, trimmed, dropped) a
     /// port, (sent, received) bytes a host and (host, peer, state) a request; a state is 0 under way,
     /// 1 complete, 2 failed.
     pub fn look(&mut self, number: usize, into: &mut Vec<f32>) {
         into.clear();
         let Some(run) = self.runs.get_mut(number) else { return };
-        into.extend([0.0; 4]);
+        into.extend([0.0; 5]);
         let mut packets = 0_u32;
         run.played.packets(&mut |packet| {
             into.extend([packet.port as f32, packet.share]);
@@ -132,7 +132,7 @@ impl Stage {
             into.extend([record.host as f32, record.peer as f32, state]);
             requests += 1;
         });
-        let head = [packets, ports, traffic.sent.len() as u32, requests];
+        let head = [packets, ports, traffic.sent.len() as u32, requests, traffic.recovered as u32];
         for (place, count) in into.iter_mut().zip(head) {
             *place = count as f32;
         }

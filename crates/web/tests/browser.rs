@@ -228,6 +228,62 @@ fn sliders_change_the_run_and_the_link() {
 
 #[test]
 #[ignore = "needs a browser and the page: run by `make web-test`"]
+fn a_visitor_has_a_burst_lost_and_sees_it_come_back() {
+    let mut browser = Chromium::start();
+    let page = open(&mut browser, "preset=burst&fail=");
+    // What is not of a long link is not shown, and the relay alone can be chosen.
+    let shown = "(() => {
+        const shown = (all) => [...all].filter((one) => one.offsetParent !== null);
+        return [
+            shown(document.querySelectorAll('#protocols input')).map((box) => box.value).join(' '),
+            shown(document.querySelectorAll('#settings input[type=range]')).map((one) => one.id).join(' '),
+            [...document.getElementById('node').options].map((one) => one.textContent).join(' '),
+        ];
+    })()";
+    let protocols =
+        "tcp-reno tcp-cubic tcp-bbr maelstrom-reno maelstrom-cubic maelstrom-bbr maelstrom-paper";
+    let sliders = "set-size set-buffer set-rate set-delay set-loss";
+    assert_eq!(browser.evaluate(&page, shown), json!([protocols, sliders, "relay"]));
+    let clean = browser.evaluate(&page, "state.runs.map((run) => run.result.last)");
+    browser.evaluate(
+        &page,
+        "state.playing = false; seek(0.4281); document.getElementById('burst').focus()",
+    );
+    browser.key(&page, "Enter", "\r");
+    browser.wait(&page, "location.hash.includes('relay@428100')");
+    measured(&mut browser, &page);
+    let hash = browser.evaluate(&page, "location.hash");
+    let setup = Setup::parse(hash.as_str().unwrap()).unwrap();
+    let at: Vec<_> = setup.events.iter().map(|event| (event.at, event.up)).collect();
+    assert_eq!(at, [(428_100_000, false), (430_100_000, true)]);
+    // While it lasts the relay is crossed out; then the far appliance brings back what was lost.
+    browser.evaluate(&page, "seek(0.429)");
+    let failed = "[...state.runs[0].picture.failedNodes(state.now)]";
+    assert_eq!(browser.evaluate(&page, failed), json!(["relay"]));
+    browser.evaluate(&page, "seek(longest())");
+    browser.frames(&page, 3);
+    let told = browser.evaluate(&page, "state.runs.map((run) => run.status.textContent)");
+    let told: Vec<_> = told.as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
+    assert!(!told[0].contains("brought back") && told[0].contains("lost"), "{told:?}");
+    assert!(told[1].contains("brought back") && told[1].contains("3 MB of 3 MB"), "{told:?}");
+    let table = "[...document.querySelectorAll('#results th[scope=col]')].map((th) => th.textContent).join(' ')";
+    let table = browser.evaluate(&page, table);
+    assert!(table.as_str().unwrap().contains("Lost Brought back"), "{table}");
+    let burst = browser.evaluate(&page, "state.runs.map((run) => run.result.last)");
+    let time = |times: &Value, run: usize| times[run].as_f64().unwrap();
+    assert!(time(&burst, 0) > 1.5 * time(&clean, 0) && time(&burst, 1) < 1.15 * time(&clean, 1));
+    let expected = json!(native(&setup));
+    assert_eq!(digests(&mut browser, &page), [expected.clone(), expected]);
+    // Other stories have no such button, and their own protocols.
+    browser.evaluate(&page, "document.querySelector('[data-preset=incast]').click()");
+    measured(&mut browser, &page);
+    let hidden = "document.getElementById('burst').offsetParent === null";
+    assert_eq!(browser.evaluate(&page, hidden), json!(true));
+    no_errors(&mut browser);
+}
+
+#[test]
+#[ignore = "needs a browser and the page: run by `make web-test`"]
 fn everything_that_takes_focus_has_a_name() {
     let mut browser = Chromium::start();
     let page = open(&mut browser, "preset=fetch");
@@ -248,7 +304,7 @@ fn everything_that_takes_focus_has_a_name() {
 fn pictures_fill_desktop_and_phone_in_light_and_dark() {
     let mut browser = Chromium::start();
     // What there is to see in the middle of each story [s].
-    let moments = [0.003, 0.006, 0.01, 0.004, 0.0215];
+    let moments = [0.003, 0.006, 0.01, 0.004, 0.0215, 0.447];
     for (preset, at) in Preset::ALL.into_iter().zip(moments) {
         let page = open(&mut browser, &preset.setup().fragment());
         browser.evaluate(&page, &format!("state.playing = false; showPlaying(); seek({at})"));
@@ -297,7 +353,7 @@ fn check_canvases(browser: &mut Chromium, page: &Page, preset: Preset) {
         return [painted / (width * height), colours.size];
     })";
     let all = browser.evaluate(page, count);
-    assert_eq!(all.as_array().unwrap().len(), 4);
+    assert_eq!(all.as_array().unwrap().len(), preset.setup().protocols.len());
     for canvas in all.as_array().unwrap() {
         let (painted, colours) = (canvas[0].as_f64().unwrap(), canvas[1].as_u64().unwrap());
         assert!((0.002..0.5).contains(&painted) && colours >= 3, "{preset:?}: {all}");

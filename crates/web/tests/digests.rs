@@ -30,8 +30,8 @@ fn check(setup: &Setup) {
             while !stage.play(number, at) {}
             stage.look(number, &mut view);
             let [packets, ports, hosts, requests] = [0, 1, 2, 3].map(|i| view[i] as usize);
-            assert_eq!(view.len(), 4 + 4 * packets + 5 * ports + 2 * hosts + 3 * requests);
-            for packet in view[4..4 + 4 * packets].chunks(4) {
+            assert_eq!(view.len(), 5 + 4 * packets + 5 * ports + 2 * hosts + 3 * requests);
+            for packet in view[5..5 + 4 * packets].chunks(4) {
                 assert!(
                     (packet[0] as usize) < ports && (0.0..=1.0).contains(&packet[1]),
                     "{packet:?}"
@@ -56,9 +56,42 @@ fn so_has_what_the_visitor_breaks() {
         "preset=incast&senders=20&loss=1&seed=3&fail=agg0@900&repair=agg0@3000",
         "preset=fetch&fail=tor1@800&seed=2",
         "preset=replicate&slow=30&buffer=5&protocols=lttp+scdp",
+        "preset=burst&protocols=tcp-bbr+maelstrom-reno+maelstrom-paper&size=900000&loss=0.1&delay=10000&buffer=50\
+         &fail=relay@100000,relay@200000&repair=relay@103000",
     ] {
         check(&Setup::parse(fragment).unwrap());
     }
+}
+
+/// What came of a story's runs.
+fn results(fragment: &str) -> Vec<serde_json::Value> {
+    let mut stage = Stage::open(fragment).unwrap();
+    let result = |number| {
+        while !stage.measure(number, 10_000) {}
+        serde_json::from_str(&stage.result(number)).unwrap()
+    };
+    (0..2).map(result).collect()
+}
+
+#[test]
+fn behind_maelstrom_the_burst_is_no_loss_and_alone_it_is() {
+    let [alone, with] = [0, 1].map(|number| results("preset=burst").swap_remove(number));
+    let [_, clean] = [0, 1].map(|number| results("preset=burst&fail=").swap_remove(number));
+    let number = |result: &serde_json::Value, key: &str| result[key].as_f64().unwrap();
+    for result in [&alone, &with] {
+        assert_eq!(
+            (result["done"].as_u64(), result["ending"].as_str()),
+            (Some(1), Some("complete"))
+        );
+        assert!(number(result, "lost") >= 10.0, "the burst meets packets: {result}");
+    }
+    assert_eq!((number(&alone, "recovered"), number(&clean, "lost")), (0.0, 0.0));
+    assert!(number(&alone, "last") > 1.5 * number(&with, "last"));
+    // What comes late TCP sends again, and learns that it need not have: it does not slow down for it.
+    assert!(
+        number(&with, "recovered") >= 10.0 && number(&with, "again") <= number(&with, "recovered")
+    );
+    assert!(number(&with, "last") < 1.15 * number(&clean, "last"));
 }
 
 #[test]

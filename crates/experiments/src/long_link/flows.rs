@@ -7,7 +7,10 @@ use super::control::Algorithm;
 use super::packet::{HEADERS, Headers, PAYLOAD, meaning, sent_by_stamp};
 use super::receiver::{Ack, Receiver};
 use super::site::{LONGEST, Sites};
+use super::tally::Tally;
 use super::tcp::Sender;
+use crate::look::PacketKind;
+use crate::record::Timeout;
 
 /// How long an acknowledgement waits for a second packet.
 const DELAYED_ACK: Duration = Duration::from_millis(40);
@@ -29,6 +32,27 @@ pub enum Work {
     Messages(Algorithm, usize, u64),
     /// Packets of so many bytes, so many a second, whatever is lost.
     Paced(usize, u64),
+    /// One transfer of so many bytes.
+    Transfer(Algorithm, u64),
+}
+
+impl Work {
+    /// Length of a flow's data packet of that number \[bytes\].
+    fn len(self, number: u64) -> usize {
+        match self {
+            Work::Messages(_, len, _) => len,
+            // The last packet of a transfer holds the rest.
+            Work::Transfer(_, bytes) => {
+                HEADERS + bytes.saturating_sub(number * PAYLOAD).min(PAYLOAD) as usize
+            }
+            _ => LONGEST,
+        }
+    }
+}
+
+/// Packets of so many bytes.
+pub(super) fn packets(bytes: u64) -> u64 {
+    bytes.div_ceil(PAYLOAD)
 }
 
 /// What became of it.
@@ -85,6 +109,8 @@ struct Flow {
     asked: bool,
     /// When each message was written.
     written_at: Vec<Time>,
+    /// One more than the highest packet that was sent.
+    sent: u64,
     outcome: Outcome,
 }
 
@@ -93,6 +119,7 @@ struct Flow {
 pub(super) struct Flows {
     flows: Vec<Flow>,
     meanings: Vec<(usize, Meaning)>,
+    pub tally: Tally,
 }
 
 impl Flows {
@@ -102,6 +129,7 @@ impl Flows {
             let algorithm = match work {
                 Work::Bulk(algorithm, _)
                 | Work::Fetches(algorithm, _)
+                | Work::Transfer(algorithm, _)
                 | Work::Messages(algorithm, ..) => algorithm,
                 Work::Paced(..) => Algorithm::Reno,
             };
@@ -120,10 +148,15 @@ impl Flows {
                 begun: Time::ZERO,
                 asked: false,
                 written_at: Vec::new(),
+                sent: 0,
                 outcome: Outcome { packets: vec![0; seconds], times_ms: Vec::new(), timeouts: 0 },
             }
         };
-        Flows { flows: work.iter().enumerate().map(flow).collect(), meanings: Vec::new() }
+        Flows {
+            flows: work.iter().enumerate().map(flow).collect(),
+            meanings: Vec::new(),
+            tally: Tally::default(),
+        }
     }
 
     pub fn outcomes(self) -> Vec<Outcome> {
@@ -151,7 +184,18 @@ impl Flows {
                     return;
                 }
                 flow.timer_at = None;
-                if let Some(probe) = flow.sender.on_timer(now) {
+                let (timeouts, window) = (flow.sender.timeouts, flow.sender.window());
+                let in_flight = flow.sender.in_flight();
+                let probe = flow.sender.on_timer(now);
+                if flow.sender.timeouts > timeouts {
+                    self.tally.timeouts.push(Timeout {
+                        at: now.as_secs_f64(),
+                        session: number as u32,
+                        window: u64::from(window) * PAYLOAD,
+                        in_flight: in_flight * PAYLOAD,
+                    });
+                }
+                if let Some(probe) = probe {
                     self.data(now, number, probe, sites, agenda);
                 }
                 self.pump(now, number, sites, agenda);
@@ -191,6 +235,7 @@ impl Flows {
                 agenda.add(again(per_second), Event::Flow(number, Timer::Write));
                 return self.send(now, number, (0, len), Meaning::Paced, sites, agenda);
             }
+            Work::Transfer(_, bytes) => flow.sender.written = packets(bytes),
             Work::Fetches(..) => return,
         }
         self.pump(now, number, sites, agenda);
@@ -219,10 +264,7 @@ impl Flows {
         sites: &mut Sites,
         agenda: &mut Agenda,
     ) {
-        let len = match self.flows[flow].work {
-            Work::Messages(_, len, _) => len,
-            _ => LONGEST,
-        };
+        let len = self.flows[flow].work.len(number);
         let meaning = Meaning::Data { number, sent: now, round: self.flows[flow].round };
         self.send(now, flow, (0, len), meaning, sites, agenda);
     }
@@ -259,12 +301,36 @@ impl Flows {
             protected,
         };
         self.meanings.push((flow, meaning));
-        sites.send(now, site, headers.packet(len), protected, agenda);
+        let kind = self.kind(flow, meaning);
+        self.tally.on_sent(kind);
+        sites.send(now, site, headers.packet(len), (kind, protected), agenda);
+    }
+
+    fn kind(&mut self, flow: usize, meaning: Meaning) -> PacketKind {
+        match meaning {
+            Meaning::Data { number, .. } if number < self.flows[flow].sent => PacketKind::Again,
+            Meaning::Data { number, .. } => {
+                self.flows[flow].sent = number + 1;
+                PacketKind::Data
+            }
+            Meaning::Paced => PacketKind::Data,
+            Meaning::Acknowledgement(..) | Meaning::Request(_) => PacketKind::Control,
+        }
+    }
+
+    /// How many packets of a flow are there in order.
+    pub fn there(&self, number: usize) -> u64 {
+        self.flows.get(number).map_or(0, |flow| flow.receiver.next())
     }
 
     /// A packet is there, over the link or brought back.
     pub fn on_packet(&mut self, now: Time, packet: &[u8], sites: &mut Sites, agenda: &mut Agenda) {
         let (number, meaning) = self.meanings[meaning(packet)];
+        let host = match meaning {
+            Meaning::Data { .. } | Meaning::Paced => 1,
+            Meaning::Acknowledgement(..) | Meaning::Request(_) => 0,
+        };
+        self.tally.on_received(now, host, number, packet.len().saturating_sub(HEADERS));
         let flow = &mut self.flows[number];
         match meaning {
             Meaning::Paced => {}
@@ -330,6 +396,7 @@ impl Flow {
         let Work::Fetches(algorithm, _) = self.work else { return };
         self.sender = Sender::new(algorithm, now);
         self.receiver = Receiver::default();
+        self.sent = 0;
         (self.timer_at, self.asked) = (None, false);
         self.round += 1;
     }

@@ -11,6 +11,8 @@ mod packet;
 mod receiver;
 mod reduction;
 mod site;
+mod stepped;
+mod tally;
 mod tcp;
 mod undo;
 
@@ -24,6 +26,7 @@ pub use flows::{Outcome, Work};
 pub use link::{Link, Loss};
 pub use receiver::{Ack, Receiver};
 pub use site::Protection;
+pub(crate) use stepped::Stepped;
 pub use tcp::Sender;
 
 use agenda::{Agenda, Entry, Event};
@@ -87,56 +90,85 @@ pub struct Results {
 /// # Panics
 /// If the setting's protection is no code.
 pub fn run(setting: &Setting) -> Results {
-    let seed = Seed(setting.seed);
-    let link = |name| {
-        let Setting { bits_per_second, delay, queue, .. } = *setting;
-        Link::new(bits_per_second, delay, queue, &setting.losses, (seed, name))
-    };
-    let mut agenda = Agenda::default();
-    let mut sites = Sites {
-        links: [link("there"), link("back")],
-        appliances: [0, 1].map(|n| setting.protection.as_ref().map(|p| Site::new(p, n))),
-    };
-    let mut flows = Flows::new(&setting.work, setting.length, &mut agenda);
-    if setting.protection.is_some() {
-        (0..2).for_each(|site| agenda.add(Time::ZERO, Event::Report(site)));
+    let mut simulation = Simulation::new(setting, &[]);
+    let end = Time::ZERO + setting.length;
+    while simulation.next().is_some_and(|at| at.is_before(end)) {
+        simulation.step();
     }
-    let mut overheads = Vec::new();
-    while let Some(Reverse(Entry(now, _, event))) = agenda.heap.pop() {
-        if now.has_reached(Time::ZERO + setting.length) {
-            break;
+    let Simulation { flows, sites, overheads, .. } = simulation;
+    Results {
+        outcomes: flows.outcomes(),
+        drops: sites.links[0].drops,
+        sent: sites.sent(0),
+        received: sites.received(1),
+        overheads,
+    }
+}
+
+/// Hosts, appliances and link at one moment.
+#[derive(Debug)]
+struct Simulation {
+    agenda: Agenda,
+    sites: Sites,
+    flows: Flows,
+    overheads: Vec<f64>,
+}
+
+impl Simulation {
+    /// At time zero. The relay in the middle of the link is down in these spans.
+    fn new(setting: &Setting, outages: &[(Time, Time)]) -> Self {
+        let seed = Seed(setting.seed);
+        let link = |name| {
+            let Setting { bits_per_second, delay, queue, .. } = *setting;
+            Link::new(bits_per_second, delay, queue, &setting.losses, (seed, name))
+                .with_outages(outages.to_vec())
+        };
+        let mut agenda = Agenda::default();
+        let sites = Sites {
+            links: [link("there"), link("back")],
+            appliances: [0, 1].map(|n| setting.protection.as_ref().map(|p| Site::new(p, n))),
+            recovered: [0; 2],
+        };
+        let flows = Flows::new(&setting.work, setting.length, &mut agenda);
+        if setting.protection.is_some() {
+            (0..2).for_each(|site| agenda.add(Time::ZERO, Event::Report(site)));
         }
+        Simulation { agenda, sites, flows, overheads: Vec::new() }
+    }
+
+    /// When the next event is.
+    fn next(&self) -> Option<Time> {
+        self.agenda.heap.peek().map(|Reverse(Entry(at, ..))| *at)
+    }
+
+    /// Has the next event happen.
+    fn step(&mut self) {
+        let Simulation { agenda, sites, flows, overheads } = self;
+        let Some(Reverse(Entry(now, _, event))) = agenda.heap.pop() else { return };
+        flows.tally.counters.events += 1;
         match event {
-            Event::Flow(flow, timer) => flows.on_timer(now, flow, timer, &mut sites, &mut agenda),
+            Event::Flow(flow, timer) => flows.on_timer(now, flow, timer, sites, agenda),
             Event::Packet(site, bytes) => {
-                for packet in sites.on_packet(now, site, bytes, &mut agenda) {
-                    flows.on_packet(now, &packet, &mut sites, &mut agenda);
+                for packet in sites.on_packet(now, site, bytes, agenda) {
+                    flows.on_packet(now, &packet, sites, agenda);
                 }
             }
             Event::Datagram(site, bytes) => {
-                for packet in sites.on_datagram(now, site, &bytes, &mut agenda) {
-                    flows.on_packet(now, &packet, &mut sites, &mut agenda);
+                for packet in sites.on_datagram(now, site, &bytes, agenda) {
+                    flows.on_packet(now, &packet, sites, agenda);
                 }
             }
             Event::Appliance(site) => {
-                for packet in sites.on_timer(now, site, &mut agenda) {
-                    flows.on_packet(now, &packet, &mut sites, &mut agenda);
+                for packet in sites.on_timer(now, site, agenda) {
+                    flows.on_packet(now, &packet, sites, agenda);
                 }
             }
             Event::Report(site) => {
                 if site == 0 {
                     overheads.push(sites.overhead());
                 }
-                sites.report(now, site, &mut agenda);
+                sites.report(now, site, agenda);
             }
         }
-    }
-    let [sent, _] = [0, 1].map(|site| sites.sent(site));
-    Results {
-        outcomes: flows.outcomes(),
-        drops: sites.links[0].drops,
-        sent,
-        received: sites.received(1),
-        overheads,
     }
 }

@@ -4,11 +4,13 @@ use wellspring_codec::interleave::{BlockParameters, Parameters};
 use wellspring_core::{Duration, Time};
 use wellspring_maelstrom::{
     Arrival, Batch, Code, CongestionLoss, Family, Limits, PresharedKey, ReceiveConfig,
-    ReceiveCounters, ReceiveSide, SendConfig, SendCounters, SendSide, SessionId, restore,
+    ReceiveCounters, ReceiveSide, SendConfig, SendCounters, SendSide, SessionId, is_repair,
+    restore,
 };
 
 use super::agenda::{Agenda, Event};
 use super::link::Link;
+use crate::look::PacketKind;
 
 /// Longest packet \[bytes\].
 pub(super) const LONGEST: usize = 1_500;
@@ -120,6 +122,8 @@ pub(super) struct Sites {
     /// From each site to the other.
     pub links: [Link; 2],
     pub appliances: [Option<Site>; 2],
+    /// Packets that each has brought back.
+    pub recovered: [u64; 2],
 }
 
 impl Sites {
@@ -129,10 +133,10 @@ impl Sites {
         now: Time,
         site: usize,
         mut bytes: Vec<u8>,
-        protected: bool,
+        (kind, protected): (PacketKind, bool),
         agenda: &mut Agenda,
     ) {
-        let arrives = self.links[site].send(now, bytes.len());
+        let arrives = self.links[site].send(now, bytes.len(), kind);
         if protected
             && let Some(appliance) = &mut self.appliances[site]
             && let Ok(identity) = appliance.send.observe(now, &mut bytes, &mut appliance.repairs)
@@ -159,6 +163,7 @@ impl Sites {
         {
             let seen = appliance.receive.observe(now, &mut bytes, &mut appliance.recovered);
             packets = appliance.recovered();
+            self.recovered[site] += packets.len() as u64;
             if let Ok(identity) = seen {
                 restore(&mut bytes, identity.volatile);
             }
@@ -181,6 +186,7 @@ impl Sites {
             send.on_report(now, &report, repairs);
         }
         let packets = appliance.recovered();
+        self.recovered[site] += packets.len() as u64;
         self.settle(now, site, agenda);
         packets
     }
@@ -193,6 +199,7 @@ impl Sites {
         appliance.send.handle_timeout(now, &mut appliance.repairs);
         appliance.receive.handle_timeout(now, &mut appliance.recovered);
         let packets = appliance.recovered();
+        self.recovered[site] += packets.len() as u64;
         self.settle(now, site, agenda);
         packets
     }
@@ -214,7 +221,9 @@ impl Sites {
     fn settle(&mut self, now: Time, site: usize, agenda: &mut Agenda) {
         let Some(appliance) = &mut self.appliances[site] else { return };
         for datagram in appliance.repairs.iter() {
-            if let Some(arrives) = self.links[site].send(now, datagram.len() + HEADERS) {
+            let kind = if is_repair(datagram) { PacketKind::Repair } else { PacketKind::Control };
+            let len = datagram.len() + HEADERS;
+            if let Some(arrives) = self.links[site].send(now, len, kind) {
                 agenda.add(arrives, Event::Datagram(1 - site, datagram.to_vec()));
             }
         }

@@ -116,6 +116,16 @@ impl Sender {
         }
     }
 
+    /// The congestion window \[packets\].
+    pub fn window(&self) -> u32 {
+        self.control.window()
+    }
+
+    /// Packets sent and not heard of.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight
+    }
+
     fn end(&self) -> u64 {
         self.first + self.segments.len() as u64
     }

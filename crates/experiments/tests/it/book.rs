@@ -49,6 +49,15 @@ const FULL: &str = r#"
     nodes = ["tor0", "agg0"]
 "#;
 
+/// The keys of a long link, which no other network has.
+const LONG_LINK: &str = r#"
+    name = "long"
+    topology = { kind = "long-link" }
+    protocol = { name = "tcp-cubic" }
+    appliances = { code = "layers" }
+    workload = { kind = "single", from = 0, to = 1, size = "1KB" }
+"#;
+
 const WORKLOADS: [&str; 7] = [
     "kind = \"permutation\"\nsize = \"1KB\"",
     "kind = \"single\"\nfrom = 0\nto = 1\nsize = \"1KB\"",
@@ -76,8 +85,8 @@ fn keys(table: &Table, into: &mut BTreeSet<String>) {
 #[test]
 fn every_key_of_a_scenario_is_in_the_book() {
     let mut all = BTreeSet::new();
-    for workload in WORKLOADS {
-        let text = format!("{FULL}[workload]\n{workload}\n");
+    let full = WORKLOADS.map(|workload| format!("{FULL}[workload]\n{workload}\n"));
+    for text in full.into_iter().chain([LONG_LINK.to_owned()]) {
         let scenario = Plan::parse(&text).unwrap().scenarios().unwrap().remove(0);
         keys(&Table::try_from(&scenario).unwrap(), &mut all);
     }
@@ -121,4 +130,7 @@ fn the_books_own_files_are_read() {
     assert_eq!((graph.hosts(), graph.switches()), (3, 2));
     let smallest = example("```toml\n");
     assert_eq!(Plan::parse(&smallest).unwrap().scenarios().unwrap().len(), 1);
+    let burst = example("```toml\nname = \"burst\"\n");
+    let plan = Plan::parse(&format!("name = \"burst\"\n{burst}")).unwrap();
+    assert_eq!(plan.scenarios().unwrap()[0].events.len(), 2);
 }

@@ -10,6 +10,8 @@ mod htsim;
 mod impairments;
 #[cfg(feature = "long-link")]
 mod long_link;
+#[cfg(feature = "long-link")]
+mod long_link_scenarios;
 mod lttp;
 mod many_paths;
 mod runs;

@@ -13,11 +13,8 @@ impl<E: Endpoint, A: Application<E>> Simulator<E, A> {
         let now = Time::from_picos(self.now);
         let parcel = self.network.pool.remove(handle);
         let frame = self.network.frames.take(parcel);
-        let counters = &mut self.network.counters;
-        counters.delivered += 1;
-        let ends = (u64::from(host) << 32) | u64::from(frame.session.0);
-        let lens = (u64::from(frame.payload_len) << 1) | u64::from(frame.trimmed);
-        counters.fold([self.now ^ (lens << 40), ends]);
+        let len = (frame.payload_len.into(), frame.trimmed);
+        self.network.counters.on_delivered(now, host, frame.session.0, len);
         if let Some(tap) = &mut self.tap {
             tap(now, TapPoint::Received(HostId(host)), &frame);
         }
