@@ -224,7 +224,7 @@ impl Handler {
             None => vec![(taking.name.to_string(), taking.size)],
             Some(TreeStep::Finish { tree, .. }) => match account.max_files() {
                 None => return Ok(()),
-                Some(limit) => tree.missing_without_bytes(self.store.path(), limit),
+                Some(limit) => tree.missing_without_bytes(self.store.root(), limit),
             },
             Some(step) => step.files(),
         };

@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::store::tree::path_of;
 use crate::store::{Existing, ObjectName, QUOTA_LEDGER, atomic_file::AtomicFile};
 
 /// Longest line \[bytes\]: an owner, a size and a name.
@@ -162,6 +164,11 @@ fn open_to_append(path: &Path) -> io::Result<File> {
         }
         opened => opened,
     }
+}
+
+/// What has a name in a directory, a link itself.
+pub(in super::super) fn stat_below(directory: &OwnedFd, name: &str) -> io::Result<Metadata> {
+    path_of(directory)?.join(name).symlink_metadata()
 }
 
 /// Whether a file is there as it was put; a directory or a link has no bytes.

@@ -20,6 +20,7 @@ use wellspring_trust::{Identity, Quota};
 
 use super::address_limit::source_of;
 use crate::store::StoreError;
+pub(super) use ledger::stat_below;
 use ledger::{Ledger, Owned, is_there};
 
 /// Files that are accounted for, at most: each takes its name and about a hundred bytes of memory.

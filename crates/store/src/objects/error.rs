@@ -49,6 +49,8 @@ pub enum StoreError {
     },
     /// The file changed while it was read.
     Changed(String),
+    /// Another directory has the place of the one that the object came into.
+    Replaced(String),
     /// The bytes received are not those that were announced.
     BadDigest {
         /// The digest announced.
@@ -89,6 +91,12 @@ impl fmt::Display for StoreError {
                 write!(f, "the disk can have {free} more files, which are kept; remove some there")
             }
             StoreError::Changed(name) => write!(f, "{name} changed while it was being read"),
+            StoreError::Replaced(name) => {
+                write!(
+                    f,
+                    "another directory has the place of the one that {name} came into; put it again"
+                )
+            }
             StoreError::BadDigest { expected, got } => {
                 write!(f, "the bytes received have digest {got}, announced was {expected}")
             }
