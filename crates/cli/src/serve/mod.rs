@@ -179,7 +179,7 @@ pub async fn run(
     let server = Server::bind(config).await.map_err(|error| exit::of_bind(&error))?;
     let server = Arc::new(server);
     let metrics = match args.metrics {
-        Some(at) => Some(http::serve(at, Arc::clone(&server), args.dir.clone()).await?),
+        Some(at) => Some(http::serve(at, Arc::clone(&server)).await?),
         None => None,
     };
     let address = server.local_addr();

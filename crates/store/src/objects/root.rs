@@ -14,7 +14,14 @@ pub struct Root {
     path: PathBuf,
     /// The same, wherever this process goes.
     absolute: PathBuf,
-    held: Mutex<Arc<OwnedFd>>,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug)]
+struct Held {
+    directory: Arc<OwnedFd>,
+    /// Its path without links.
+    resolved: PathBuf,
 }
 
 impl Root {
@@ -23,8 +30,10 @@ impl Root {
     /// # Errors
     /// It cannot be opened, or is no directory.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let held = Mutex::new(Arc::new(beneath::open_root(path)?));
-        Ok(Root { absolute: std::path::absolute(path)?, path: path.to_owned(), held })
+        let (absolute, path) = (std::path::absolute(path)?, path.to_owned());
+        let directory = Arc::new(beneath::open_root(&path)?);
+        let resolved = absolute.canonicalize()?;
+        Ok(Root { path, absolute, held: Mutex::new(Held { directory, resolved }) })
     }
 
     /// Where it is, as it was given.
@@ -32,22 +41,24 @@ impl Root {
         &self.path
     }
 
-    /// The directory. If its name leads to another one of the same file system by now, it is that: a tree that is fetched
-    /// takes its place at once, and so does a link that is turned. A file system that is mounted over it, or goes, does not
-    /// count.
+    /// The directory. If its name leads to another one by now, it is that: a tree that is fetched takes its place at once,
+    /// and so does what a link is turned to. A file system that is mounted over it, or goes, does not count: what is below
+    /// that is no newer tree.
     pub fn directory(&self) -> Arc<OwnedFd> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Ok(named), Ok(had)) = (stat(&self.absolute), fstat(&*held))
-            && named.st_dev == had.st_dev
-            && named.st_ino != had.st_ino
-            && let Ok(opened) = beneath::open_root(&self.absolute)
+        if let (Ok(named), Ok(had)) = (stat(&self.absolute), fstat(&*held.directory))
+            && (named.st_dev, named.st_ino) != (had.st_dev, had.st_ino)
+            && let Ok(resolved) = self.absolute.canonicalize()
+            // Of one path, another file system was mounted or unmounted.
+            && (named.st_dev == had.st_dev || resolved != held.resolved)
+            && let Ok(opened) = beneath::open_root(&resolved)
             // Not every file system gives a path and an open directory the same number.
-            && !is_same_directory(&opened, &*held)
+            && !is_same_directory(&opened, &*held.directory)
         {
             tracing::info!(directory = %self.path.display(), "another directory has its place");
-            *held = Arc::new(opened);
+            *held = Held { directory: Arc::new(opened), resolved };
         }
-        Arc::clone(&held)
+        Arc::clone(&held.directory)
     }
 }
 

@@ -529,3 +529,46 @@ fn an_object_is_complete_only_where_its_name_leads_to() {
     part("deep/x").commit().expect("in its place");
     assert_eq!(fs::read(at("served/deep/x")).expect("there"), b"hello");
 }
+
+#[test]
+fn a_link_that_is_turned_to_another_file_system_is_followed_and_a_mount_over_the_directory_is_not()
+{
+    let home = tempfile::tempdir().expect("a directory");
+    let memory = Path::new("/dev/shm");
+    let other = if memory.is_dir() { memory } else { home.path() };
+    let other = tempfile::tempdir_in(other).expect("a directory");
+    let at = |path: &str| home.path().join(path);
+    fs::create_dir(at("v1")).expect("made");
+    symlink("v1", at("now")).expect("a link");
+    let store = Store::open(&at("now"), no_reserve()).expect("a store");
+    let put = |of: &str| {
+        let part = store.create(&name(of), 5, digest(b"hello"), Existing::Keep).expect("made");
+        part.write_block(0, b"hello").expect("written");
+        part
+    };
+    put("a").commit().expect("in place");
+    let late = put("b");
+    symlink(other.path(), at("next")).expect("a link");
+    fs::rename(at("next"), at("now")).expect("turned");
+    assert!(matches!(late.commit(), Err(StoreError::Replaced(_))));
+    drop(late);
+    put("c").commit().expect("in place");
+    assert_eq!((listing(&at("v1")), listing(other.path())), (vec!["a".into()], vec!["c".into()]));
+    // And back.
+    symlink("v1", at("next")).expect("a link");
+    fs::rename(at("next"), at("now")).expect("turned");
+    put("d").commit().expect("in place");
+    assert_eq!(listing(&at("v1")), ["a", "d"]);
+
+    let mut mount = std::process::Command::new("mount");
+    mount.args(["-t", "tmpfs", "none"]).arg(at("v1"));
+    if !mount.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success()) {
+        println!("NOT TESTED: a file system over a directory (mounting needs root)");
+        return;
+    }
+    put("e").commit().expect("in place");
+    let over = listing(&at("v1"));
+    let ended = std::process::Command::new("umount").arg("-l").arg(at("v1")).status();
+    assert!(ended.expect("umount").success());
+    assert_eq!((over, listing(&at("v1"))), (vec![], vec!["a".into(), "d".into(), "e".into()]));
+}
