@@ -23,7 +23,7 @@ fn handler(served: &Path, unattended: &Unattended) -> Arc<Handler> {
     let mut config = ServerConfig::new(client(0, 7), served.to_owned());
     config.allow_put = true;
     let store = Store::open(served, Limits::default()).expect("a directory");
-    let quotas = Quotas::open(served).expect("no ledger");
+    let quotas = Quotas::new(Arc::clone(store.root()));
     let (events, _) = mpsc::unbounded_channel();
     Arc::new(Handler::new(unattended.handle(), (store, quotas), config, events))
 }

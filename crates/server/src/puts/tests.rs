@@ -3,7 +3,7 @@ use wellspring_wire::scdp::Mode;
 
 use super::bounds::{GROUP_SILENCE, YOUNG};
 use super::*;
-use crate::store::Existing;
+use crate::store::{Existing, Root};
 
 #[test]
 fn a_session_is_over_when_its_client_is_silent_for_long_or_its_port_is_closed() {
@@ -32,7 +32,7 @@ const SIZE: u64 = 1 << 20;
 impl Table {
     fn new() -> Self {
         let home = tempfile::tempdir().expect("temporary directory");
-        let quotas = Quotas::open(home.path()).expect("no ledger");
+        let quotas = Quotas::new(Arc::new(Root::open(home.path()).expect("a directory")));
         let config = ServerConfig::new(at(1), home.path().to_owned());
         Table { puts: Puts::new(Places::new("puts", 99, 99)), quotas, config, home }
     }
