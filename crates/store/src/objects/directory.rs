@@ -225,7 +225,7 @@ impl Store {
     }
 
     /// Removes part files that could be taken up and that nobody works on: what the limits do not
-    /// allow, and, the oldest first, as many as it takes to have `wanted` bytes more on the disk.
+    /// allow, and, the oldest first, as many as it takes to have `wanted` bytes more on the disk, if all are enough for that.
     ///
     /// # Errors
     /// The directory cannot be opened.
