@@ -27,8 +27,10 @@ pub fn refusal_code(error: &StoreError) -> RefusalCode {
         StoreError::Exists(_) => RefusalCode::Exists,
         StoreError::TooLarge { .. } => RefusalCode::TooLarge,
         StoreError::Busy { .. } | StoreError::NoMemory => RefusalCode::Busy,
-        StoreError::NoSpace { .. } | StoreError::NoFiles { .. } => RefusalCode::NoSpace,
-        StoreError::Changed(_) => RefusalCode::Changed,
+        StoreError::NoSpace { .. }
+        | StoreError::NotReserved { .. }
+        | StoreError::NoFiles { .. } => RefusalCode::NoSpace,
+        StoreError::Changed(_) | StoreError::Replaced(_) => RefusalCode::Changed,
         StoreError::BadDigest { .. } => RefusalCode::BadDigest,
         // What is added later has no code of its own yet.
         _ => RefusalCode::Failed,

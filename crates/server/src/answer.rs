@@ -52,7 +52,11 @@ impl From<Full> for Refusal {
 
 impl From<Exceeded> for Refusal {
     fn from(exceeded: Exceeded) -> Self {
-        Refusal::new(RefusalCode::OverQuota, exceeded.to_string())
+        let code = match exceeded {
+            Exceeded::Unread { .. } => RefusalCode::Failed,
+            _ => RefusalCode::OverQuota,
+        };
+        Refusal::new(code, exceeded.to_string())
     }
 }
 

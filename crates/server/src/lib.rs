@@ -34,6 +34,7 @@ mod put_check;
 mod put_groups;
 mod put_pages;
 mod put_requests;
+mod put_space;
 mod puts;
 mod quotas;
 mod requests;

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
-use wellspring_wire::control::{Cookie, Geometry, Name, Request, emit_request};
+use wellspring_core::SessionId;
+use wellspring_wire::control::{Cookie, Geometry, Name, Offer, Request, emit_request};
+use wellspring_wire::scdp::Mode;
 
 use super::ServerConfig;
-use super::answer::Shown;
+use super::answer::{Outcome, Shown};
 use super::handler::Handler;
 use super::quotas::Quotas;
 use crate::driver::ControlMessage;
@@ -20,10 +22,14 @@ fn client(host: u8, port: u16) -> SocketAddr {
 }
 
 fn handler(served: &Path, unattended: &Unattended) -> Arc<Handler> {
+    handler_within(served, unattended, Limits::default())
+}
+
+fn handler_within(served: &Path, unattended: &Unattended, limits: Limits) -> Arc<Handler> {
     let mut config = ServerConfig::new(client(0, 7), served.to_owned());
-    config.allow_put = true;
-    let store = Store::open(served, Limits::default()).expect("a directory");
-    let quotas = Quotas::open(served).expect("no ledger");
+    (config.allow_put, config.limits) = (true, limits);
+    let store = Store::open(served, limits).expect("a directory");
+    let quotas = Quotas::new(Arc::clone(store.root()));
     let (events, _) = mpsc::unbounded_channel();
     Arc::new(Handler::new(unattended.handle(), (store, quotas), config, events))
 }
@@ -73,4 +79,43 @@ async fn requests_beyond_those_at_work_are_counted_and_an_address_has_a_share() 
     assert_eq!(dropped_of(9), (1, 1), "all");
     drop((first, further));
     assert_eq!(dropped_of(1), (1, 1), "they have ended");
+}
+
+#[tokio::test]
+async fn what_others_have_brought_stays_if_its_end_is_of_no_use() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let unattended = Unattended::new().expect("a driver");
+    let left = home.path().join(format!(".x.wellspring-{:032x}.kept.part", 1));
+    std::fs::write(&left, vec![7; 100_000]).expect("written");
+    let offer = Offer {
+        session: SessionId(1),
+        name: Name::new("y").expect("a name"),
+        size: 1_000_000,
+        digest: [1; 32],
+        mode: Mode::Unicast,
+        group: None,
+        geometry: Geometry { symbol_size: 1_000, symbols_per_block: 10, initial_window: 12 },
+        overwrite: false,
+        resume: false,
+        timeout_ms: 10_000,
+    };
+    let full = Limits { keep_free: u64::MAX, ..Limits::default() };
+    let promised = Limits { total_len: 999_999, keep_free: 0, ..Limits::default() };
+    // A part of it would be enough, and beyond the client's share.
+    let share = Limits { keep_free: u64::MAX, total_len: 150_000, ..Limits::default() };
+    for (limits, size, told, is_searched) in [
+        (full, 1_000_000, "only 0 are free", true),
+        (promised, 1_000_000, "--max-reserved", false),
+        (share, 90_000, "only 0 are free", false),
+    ] {
+        let handler = handler_within(home.path(), &unattended, limits);
+        let offer = Offer { size, ..offer };
+        let ask = |cookie| handler.offer(Shown { cookie, ..shown(client(1, 9)) }, &offer);
+        let Ok(Outcome::Challenge(cookie)) = ask(Cookie::NONE) else { panic!("no challenge") };
+        let Err(refusal) = ask(cookie) else { panic!("taken") };
+        assert!(refusal.text.contains(told), "{}", refusal.text);
+        assert!(left.exists(), "{told}");
+        // Who has had all of the directory looked at pays for the next time.
+        assert_eq!(matches!(ask(cookie), Ok(Outcome::Challenge(_))), is_searched, "{told}");
+    }
 }

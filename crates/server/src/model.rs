@@ -204,7 +204,7 @@ impl<'a> Model<'a> {
             let (_, fingerprint) = store.open_object(&name).expect("there");
             config.cache.insert_own(fingerprint, digest);
         }
-        let quotas = Quotas::open(served).expect("no ledger");
+        let quotas = Quotas::new(Arc::clone(store.root()));
         let (events, reports) = mpsc::unbounded_channel();
         let handle = unattended.handle();
         let handler = Arc::new(Handler::new(handle, (store, quotas), config, events));

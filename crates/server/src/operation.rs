@@ -1,6 +1,7 @@
 //! Operation of a running server: settings that change, transfers that run, and its end in good order.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{self, Duration};
@@ -16,6 +17,7 @@ use super::handler::{Handler, lock};
 use super::running::RunningTransfer;
 use super::settings::{Permissions, ReloadError, Settings};
 use crate::driver::HandleError;
+use crate::store::tree::path_of;
 
 /// How long a server stays after its last transfer: who has put an object asks what became of it, and who moves a directory
 /// asks for more of it.
@@ -63,6 +65,17 @@ impl Server {
         *lock(&handler.permissions) = settings.permissions;
         *lock(&handler.address_quota) = settings.address_quota;
         Ok(())
+    }
+
+    /// Whether something has the directory's name, and what is served can be read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn check_directory(&self) -> io::Result<()> {
+        let root = self.handler.store.root();
+        root.path().metadata()?;
+        let directory = root.directory();
+        path_of(&directory)?.read_dir().map(drop)
     }
 
     /// Sends no faster than this from now on, over all transfers.

@@ -84,8 +84,9 @@ impl Handler {
         let is_taken = matches!(outcome, Ok(Outcome::Accepted));
         if !is_taken && !lock(&self.puts).is_checking(offer.session) {
             // Not remembered: the reason may pass, and the client may offer again.
-            lock(&self.puts).forget(offer.session);
-            self.jar.give_back(cookie);
+            if lock(&self.puts).forget(offer.session) {
+                self.jar.give_back(cookie);
+            }
         }
         outcome
     }
@@ -224,7 +225,7 @@ impl Handler {
             None => vec![(taking.name.to_string(), taking.size)],
             Some(TreeStep::Finish { tree, .. }) => match account.max_files() {
                 None => return Ok(()),
-                Some(limit) => tree.missing_without_bytes(self.store.path(), limit),
+                Some(limit) => tree.missing_without_bytes(self.store.root(), limit),
             },
             Some(step) => step.files(),
         };
@@ -236,7 +237,7 @@ impl Handler {
     }
 
     /// Makes the part file, or takes up the one that is left. If there is no room, part files go that
-    /// nobody works on.
+    /// nobody works on, if that helps.
     fn part_for(&self, taking: &Taking, resume: bool) -> Result<PartFile, StoreError> {
         let Taking { name, size, digest, existing, .. } = taking;
         let make = || match resume {
@@ -249,9 +250,10 @@ impl Handler {
         };
         match make() {
             Err(StoreError::NoSpace { needed, free }) => {
-                let trimmed = self.store.trim_parts(&self.config.parts, needed - free);
-                let removed = trimmed.is_ok_and(|cleaned| cleaned.removed > 0);
-                if removed { make() } else { Err(StoreError::NoSpace { needed, free }) }
+                match self.makes_room(taking.session, needed, free) {
+                    true => make(),
+                    false => Err(StoreError::NoSpace { needed, free }),
+                }
             }
             made => made,
         }

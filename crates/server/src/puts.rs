@@ -84,6 +84,8 @@ pub(super) struct Put {
     signs: SignsOfLife,
     /// Until it is over.
     places: Option<(Place, Option<Session>)>,
+    /// Its offer had part files looked for that could go for it.
+    has_searched: bool,
     /// Room in its client's quota, until it has its name or is over.
     promise: Option<Promise>,
 }
@@ -255,9 +257,16 @@ impl Puts {
         put.step.clone().map(|step| (step, put.digest))
     }
 
-    /// Forgets an offer that came to nothing.
-    pub(super) fn forget(&mut self, session: SessionId) {
-        self.all.remove(&session);
+    /// The offer has part files looked for that could go for it.
+    pub(super) fn note_search(&mut self, session: SessionId) {
+        if let Some(put) = self.all.get_mut(&session) {
+            put.has_searched = true;
+        }
+    }
+
+    /// Forgets an offer that came to nothing. Whether that cost little.
+    pub(super) fn forget(&mut self, session: SessionId) -> bool {
+        self.all.remove(&session).is_none_or(|put| !put.has_searched)
     }
 
     /// Those that get on too slowly to be worth the space that is held for them.
@@ -429,6 +438,7 @@ impl Puts {
             given_up: None,
             signs: SignsOfLife::default(),
             places: Some(places),
+            has_searched: false,
             promise: None,
         };
         self.all.insert(offer.session, put);

@@ -356,7 +356,8 @@ mod tests {
         fn new() -> Self {
             let home = tempfile::tempdir().expect("temporary directory");
             let places = Places::new("sends", 9, 9);
-            let quotas = Quotas::open(home.path()).expect("no ledger");
+            let root = crate::store::Root::open(home.path()).expect("a directory");
+            let quotas = Quotas::new(Arc::new(root));
             Table { sends: Sends::new(Arc::clone(&places)), places, quotas, _home: home }
         }
 

@@ -136,13 +136,6 @@ impl Server {
                     tracing::info!(removed, "part files of dead processes are removed");
                 }
             }
-            let directory = config.directory.clone();
-            let quotas = crate::task::spawn_blocking(move || Quotas::open(&directory)).await;
-            let quotas =
-                quotas.unwrap_or_else(|_| Err(io::Error::other("reading quotas panicked")));
-            let quotas = quotas.map_err(|error| {
-                BindError::Directory(config.directory.clone(), StoreError::Io(error))
-            })?;
             let (control, mut messages) = mpsc::channel(MAX_WAITING);
             let address = config.driver.socket.bind;
             let (listener, driver) =
@@ -151,6 +144,16 @@ impl Server {
                     StartError::System(error) => BindError::Socket(address, error),
                     other => BindError::Socket(address, io::Error::other(other)),
                 })?;
+            let quotas = Quotas::new(Arc::clone(store.root()));
+            if config.allow_put {
+                // Only now: a server that cannot listen leaves the ledger to the one that does.
+                let quotas = Arc::clone(&quotas);
+                let read = crate::task::spawn_blocking(move || quotas.read()).await;
+                let panicked = || Err(io::Error::other("reading quotas panicked"));
+                read.unwrap_or_else(|_| panicked()).map_err(|error| {
+                    BindError::Directory(config.directory.clone(), StoreError::Io(error))
+                })?;
+            }
             let lttp = config.lttp;
             let (session_events, mut happened) = mpsc::unbounded_channel();
             let handler =

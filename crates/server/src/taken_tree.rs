@@ -6,13 +6,13 @@ use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::listed::Listed;
+use super::quotas::stat_below;
 use crate::store::tree::listing::{Content, Keeps, ListingError};
 use crate::store::tree::{Loosened, PlanError, PlanOptions, TreeTarget, Wanted, folded};
-use crate::store::{Existing, ObjectName, StoreError, next_name};
+use crate::store::{Existing, ObjectName, Root, StoreError, next_name};
 
 /// The listing of a tree that a client puts.
 pub(super) struct TakenTree {
@@ -133,10 +133,11 @@ impl TakenTree {
         TreeTarget::sharing(root, &mut loosened)
     }
 
-    /// What is listed that has no bytes and that is not below `root`: empty files, directories, links; one more than
+    /// What is listed that has no bytes and that is not served: empty files, directories, links; one more than
     /// `limit` at most.
-    pub(super) fn missing_without_bytes(&self, root: &Path, limit: u64) -> Vec<(String, u64)> {
+    pub(super) fn missing_without_bytes(&self, root: &Root, limit: u64) -> Vec<(String, u64)> {
         let (mut missing, mut cursor) = (Vec::new(), self.listed.before(0));
+        let root = root.directory();
         // It was read to its end before.
         while let Ok(Some(entry)) = cursor.next_entry() {
             let has_none = match entry.content {
@@ -145,7 +146,7 @@ impl TakenTree {
                 Content::Skipped(_) => false,
             };
             let name = in_directory(self.directory(), entry.path);
-            if has_none && root.join(&name).symlink_metadata().is_err() {
+            if has_none && stat_below(&root, &name).is_err() {
                 missing.push((name, 0));
                 if missing.len() as u64 > limit {
                     break;

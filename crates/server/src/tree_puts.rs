@@ -187,6 +187,7 @@ impl Handler {
                 let (root, _stays) = self.open_place(tree)?;
                 let mut target = tree.target(root);
                 if let Some(part) = part {
+                    part.check_place()?;
                     if *existing == Existing::Replace {
                         target.make_way(&file.path).map_err(|error| at(&file.path, error))?;
                     }
@@ -421,6 +422,7 @@ impl Handler {
             return Ok(self.settle(|| target.sync())?);
         }
         let (root, _stays) = self.close_place(tree)?;
+        let written = root.try_clone()?;
         let local = scan(&root, self.how(tree)).map_err(io::Error::other)?;
         let mut target = tree.target(root);
         let options = PlanOptions { delete: !requested.is_empty(), ..tree.options(existing) };
@@ -461,7 +463,7 @@ impl Handler {
             self.swap(tree, &requested)?;
             self.settle(|| target.sync())?;
         }
-        Ok(())
+        self.check_is_served(tree.directory(), &written)
     }
 }
 

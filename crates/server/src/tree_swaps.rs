@@ -4,17 +4,15 @@
 //! what others have changed in the directory meanwhile, and swaps both in one step.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
 use super::event_limit::ANYBODY;
 use super::handler::Handler;
 use super::taken_tree::{TakenTree, at};
-use crate::store::StoreError;
 use crate::store::tree::listing::{Cursor, Lacks};
 use crate::store::tree::{NextTree, ScanHelp, TreeFilter, path_of};
+use crate::store::{StoreError, is_same_directory};
 
 /// A tree beside the directory that it is to be, whose parent stays open as long.
 struct Beside {
@@ -69,14 +67,25 @@ impl Handler {
             StoreError::NotFound(_) => changed(),
             error => error,
         })?;
-        let opened = File::from(opened);
         let next = tree.next.lock().unwrap_or_else(PoisonError::into_inner);
         let next = next.as_ref().ok_or_else(changed)?;
-        let (ours, there) = (next.metadata()?, opened.metadata()?);
-        if (ours.dev(), ours.ino()) != (there.dev(), there.ino()) {
-            return Err(changed());
+        if is_same_directory(next, &opened) { Ok(opened) } else { Err(changed()) }
+    }
+
+    /// Whether a tree that was written is what has the name of its directory: another one may have taken the place of that,
+    /// or of all that is served.
+    pub(super) fn check_is_served(
+        &self,
+        directory: &str,
+        written: &OwnedFd,
+    ) -> Result<(), StoreError> {
+        match self.store.open_tree(directory) {
+            Ok(named) if is_same_directory(&named, written) => Ok(()),
+            Ok(_) | Err(StoreError::NotFound(_) | StoreError::NoDirectory(_)) => {
+                Err(StoreError::Replaced(format!("{directory}/")))
+            }
+            Err(error) => Err(error),
         }
-        Ok(opened.into())
     }
 
     /// Opens the directory that a tree was written into, to see whether it is complete; one that is to take another's place

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,18 +50,18 @@ impl Http {
 ///
 /// # Errors
 /// The address cannot be listened at.
-pub async fn serve(at: SocketAddr, server: Arc<Server>, dir: PathBuf) -> Result<Http, Failed> {
+pub async fn serve(at: SocketAddr, server: Arc<Server>) -> Result<Http, Failed> {
     let failed = |error| {
         Failed::system(format_args!("cannot listen at {at}"), &error)
             .hint("Choose another address by --metrics; port 0 lets the system choose.")
     };
     let listener = TcpListener::bind(without_missing_ipv6(at)).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let task = tokio::spawn(accept(listener, server, dir.into()));
+    let task = tokio::spawn(accept(listener, server));
     Ok(Http { address, task })
 }
 
-async fn accept(listener: TcpListener, server: Arc<Server>, dir: Arc<Path>) {
+async fn accept(listener: TcpListener, server: Arc<Server>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     loop {
@@ -75,23 +74,19 @@ async fn accept(listener: TcpListener, server: Arc<Server>, dir: Arc<Path>) {
             continue;
         };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let (server, dir) = (Arc::clone(&server), Arc::clone(&dir));
+        let server = Arc::clone(&server);
         connections.spawn(async move {
             // A client that leaves or is slow is its own loss.
-            let _ = tokio::time::timeout(LONGEST, attend(stream, server, dir)).await;
+            let _ = tokio::time::timeout(LONGEST, attend(stream, server)).await;
             drop(place);
         });
     }
 }
 
-async fn attend(
-    stream: TcpStream,
-    server: Arc<Server>,
-    dir: Arc<Path>,
-) -> Result<(), hyper::Error> {
+async fn attend(stream: TcpStream, server: Arc<Server>) -> Result<(), hyper::Error> {
     let answering = service_fn(move |request: Request<Incoming>| {
-        let (server, dir) = (Arc::clone(&server), Arc::clone(&dir));
-        async move { Ok::<_, Infallible>(answer(&request, server, dir).await) }
+        let server = Arc::clone(&server);
+        async move { Ok::<_, Infallible>(answer(&request, server).await) }
     });
     http1::Builder::new()
         .timer(TokioTimer::new())
@@ -100,11 +95,7 @@ async fn attend(
         .await
 }
 
-async fn answer(
-    request: &Request<Incoming>,
-    server: Arc<Server>,
-    dir: Arc<Path>,
-) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, server: Arc<Server>) -> Response<Full<Bytes>> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return text(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n");
     }
@@ -128,8 +119,8 @@ async fn answer(
             text(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping\n")
         }
         "/readyz" => {
-            let readable = move |server: &Server| {
-                let listed = std::fs::read_dir(&dir).map(drop);
+            let readable = |server: &Server| {
+                let listed = server.check_directory();
                 server.statistics().ok().map(|_| listed)
             };
             match ask(server, readable).await {

@@ -193,7 +193,7 @@ pub async fn run(
     };
     let server = Arc::new(bound.map_err(|error| exit::of_bind(&error))?);
     let metrics = match args.metrics {
-        Some(at) => Some(http::serve(at, Arc::clone(&server), args.dir.clone()).await?),
+        Some(at) => Some(http::serve(at, Arc::clone(&server)).await?),
         None => None,
     };
     let address = server.local_addr();

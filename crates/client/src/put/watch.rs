@@ -9,7 +9,7 @@ use crate::task::JoinSet;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use wellspring_core::SessionId;
-use wellspring_wire::control::{Cookie, PutState, Request};
+use wellspring_wire::control::{Cookie, PutState, RefusalCode, Request};
 
 use super::super::requester::{Answer, Requester};
 
@@ -103,6 +103,9 @@ async fn look(
             PutState::Receiving => Seen::Receiving { done: blocks_done, total: blocks_total },
             PutState::LeftGroup => Seen::LeftGroup { done: blocks_done, total: blocks_total },
             PutState::Complete => Seen::Complete { total: blocks_total },
+            PutState::Failed(RefusalCode::Changed) => Seen::Failed(
+                "the directory there was changed while it was put: put it again".to_owned(),
+            ),
             PutState::Failed(code) => Seen::Failed(code.to_string()),
             PutState::Unknown => Seen::Failed("has forgotten the object (restarted?)".to_owned()),
         },

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use wellspring_client::store::{Digest, Existing};
 use wellspring_client::{Client, ClientConfig, FetchOptions, Host, PutError, PutOptions, Target};
 use wellspring_core::Seed;
-use wellspring_server::{Server, ServerConfig};
+use wellspring_server::{Server, ServerConfig, ServerEvent};
 use wellspring_testkit::loopback::own_address;
 use wellspring_testkit::reach;
 
@@ -170,4 +170,31 @@ fn a_wrong_digest_in_the_cache_makes_no_put_complete() {
             assert_eq!(again.expect("there already").stats.source_symbols, 0);
         });
     }
+}
+
+#[test]
+fn a_put_into_a_directory_whose_place_another_one_takes_is_not_complete() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let (served, old) = (home.path().join("served"), home.path().join("old"));
+    std::fs::create_dir(&served).expect("directory");
+    let files = files(home.path(), 9, 1_000_000);
+    runtime().block_on(async {
+        let mut config = ServerConfig::new(own_address(), served.clone()).allow_put(true);
+        let (from, to) = (served.clone(), old.clone());
+        config.events = Arc::new(move |event| {
+            if matches!(event, ServerEvent::Receiving { .. }) && !to.exists() {
+                std::fs::rename(&from, &to).expect("renamed");
+                std::fs::create_dir(&from).expect("made");
+            }
+        });
+        let server = Server::bind(config).await.expect("server");
+        let host = [server.local_addr().to_string().parse().expect("host")];
+        let client = client();
+        let put = client.put(&files[0].0, &host, &options(false)).await;
+        let told = put.expect_err("it is not in the place").to_string();
+        assert!(told.contains("put it again"), "{told}");
+        assert!(old.exists() && !old.join(NAME).exists() && !served.join(NAME).exists());
+        client.put(&files[0].0, &host, &options(false)).await.expect("put");
+        assert!(std::fs::read(served.join(NAME)).expect("read") == files[0].1);
+    });
 }

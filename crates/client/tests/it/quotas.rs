@@ -166,6 +166,53 @@ fn a_key_puts_as_many_bytes_and_files_as_it_may_also_after_a_start() {
 }
 
 #[test]
+fn the_accounts_are_those_of_the_servers_that_take_something() {
+    let mut place = Place::new("max-files=3");
+    place.put(&place.alice, "a", 5).expect("room");
+    place.put(&place.alice, "b", 5).expect("room");
+    std::fs::remove_file(place.served("a")).expect("removed");
+    let bind = |set: &dyn Fn(&mut ServerConfig)| {
+        let mut config = ServerConfig::new(own_address(), place.served("").to_owned());
+        set(&mut config);
+        place.runtime.block_on(Server::bind(config)).map_err(|error| error.to_string())
+    };
+    // One that does not start writes nothing, and one that takes nothing reads nothing.
+    let before = std::fs::read(place.served(".wellspring-quotas")).expect("a ledger");
+    let taken = place.server().local_addr();
+    let failed = bind(&|config| {
+        config.driver.socket.bind = taken;
+        config.allow_put = true;
+    });
+    assert!(failed.is_err(), "its address is taken");
+    let reader = bind(&|_| {}).expect("a server");
+    place.runtime.block_on(reader.shut_down());
+    assert_eq!(std::fs::read(place.served(".wellspring-quotas")).expect("a ledger"), before);
+    // Another one at another port shares it.
+    let second = bind(&|config| config.allow_put = true).expect("a server");
+    place.put(&place.alice, "c", 5).expect("room");
+    place.put(&place.alice, "d", 5).expect("room");
+    place.runtime.block_on(second.shut_down());
+    place.start(|_| {});
+    let told = place.put(&place.alice, "e", 5).expect_err("beyond");
+    assert!(told.contains("it has 3 there"), "{told}");
+
+    // Who cannot read it takes nothing, and says what it is about.
+    let stopped = place.server.take().expect("it runs");
+    place.runtime.block_on(stopped.shut_down());
+    std::fs::remove_file(place.served(".wellspring-quotas")).expect("removed");
+    std::fs::create_dir(place.served(".wellspring-quotas")).expect("no file");
+    let bind = |takes: bool| {
+        let mut config = ServerConfig::new(own_address(), place.served("").to_owned());
+        config.allow_put = takes;
+        place.runtime.block_on(Server::bind(config)).map_err(|error| error.to_string())
+    };
+    let Err(told) = bind(true) else { panic!("it cannot be read") };
+    assert!(told.contains(".wellspring-quotas: "), "{told}");
+    let reader = bind(false).expect("a server");
+    place.runtime.block_on(reader.shut_down());
+}
+
+#[test]
 fn nobody_reads_or_writes_the_accounts_and_they_are_no_part_of_a_directory() {
     let place = Place::new("max-files=1");
     place.put(&place.alice, "a", 5).expect("room");

@@ -88,6 +88,30 @@ impl Puts {
         least.filter(|(pace, _)| *pace < LEAST_PACE).map(|(_, session)| session)
     }
 
+    /// Space that is held and not written to yet, for other objects of the same client and for those of others \[bytes\].
+    fn unwritten_beside(&self, session: SessionId) -> Option<(u64, u64)> {
+        let holder = self.all.get(&session).map(Put::holder)?;
+        let (mut own, mut others) = (0_u64, 0_u64);
+        for (_, put) in self.all.iter().filter(|(of, _)| **of != session) {
+            let sum = if put.holder() == holder { &mut own } else { &mut others };
+            *sum = sum.saturating_add(put.unwritten());
+        }
+        Some((own, others))
+    }
+
+    /// The space for all at which an object can be [claimed](Self::claim), at least \[bytes\].
+    pub(in super::super) fn space_for(
+        &self,
+        session: SessionId,
+        reserved: u64,
+        percent: u8,
+    ) -> u64 {
+        let (own, others) = self.unwritten_beside(session).unwrap_or_default();
+        let share = (u128::from(own) + u128::from(reserved)) * 100;
+        let space = share.div_ceil(u128::from(percent.max(1))) + u128::from(others);
+        u64::try_from(space).unwrap_or(u64::MAX)
+    }
+
     /// Notes the space that is held for an object, of `space` for all; `percent` of what others leave are for one client.
     ///
     /// # Errors
@@ -98,12 +122,7 @@ impl Puts {
         reserved: u64,
         (space, percent): (u64, u8),
     ) -> Result<(), Refusal> {
-        let Some(holder) = self.all.get(&session).map(Put::holder) else { return Ok(()) };
-        let (mut own, mut others) = (0_u64, 0_u64);
-        for (_, put) in self.all.iter().filter(|(of, _)| **of != session) {
-            let sum = if put.holder() == holder { &mut own } else { &mut others };
-            *sum = sum.saturating_add(put.unwritten());
-        }
+        let Some((own, others)) = self.unwritten_beside(session) else { return Ok(()) };
         let share = u128::from(space.saturating_sub(others)) * u128::from(percent) / 100;
         if reserved > 0 && u128::from(own) + u128::from(reserved) > share {
             let text = format!(

@@ -3,7 +3,7 @@ use wellspring_wire::scdp::Mode;
 
 use super::bounds::{GROUP_SILENCE, YOUNG};
 use super::*;
-use crate::store::Existing;
+use crate::store::{Existing, Root};
 
 #[test]
 fn a_session_is_over_when_its_client_is_silent_for_long_or_its_port_is_closed() {
@@ -32,7 +32,7 @@ const SIZE: u64 = 1 << 20;
 impl Table {
     fn new() -> Self {
         let home = tempfile::tempdir().expect("temporary directory");
-        let quotas = Quotas::open(home.path()).expect("no ledger");
+        let quotas = Quotas::new(Arc::new(Root::open(home.path()).expect("a directory")));
         let config = ServerConfig::new(at(1), home.path().to_owned());
         Table { puts: Puts::new(Places::new("puts", 99, 99)), quotas, config, home }
     }
@@ -80,6 +80,10 @@ fn a_client_has_its_part_of_what_others_leave() {
     assert_eq!(claim(same, SIZE / 2), Ok(()), "to the last byte");
     assert_eq!(claim(other, SIZE), Err(RefusalCode::NoSpace), "half of what that one leaves");
     assert_eq!(claim(other, SIZE * 3 / 4), Ok(()));
+    // The space at which it would do: 1.75 are held for the others, and a half of what they leave.
+    assert_eq!(table.puts.space_for(other, SIZE, 50), SIZE * 7 / 2);
+    assert!(table.puts.claim(other, SIZE, (SIZE * 7 / 2 - 2, 50)).is_err());
+    assert!(table.puts.claim(other, SIZE, (SIZE * 7 / 2, 50)).is_ok());
     // What is over holds nothing.
     table.puts.end(one, Stage::Failed(RefusalCode::TooSlow));
     let more = table.receive(4, 1, None);

@@ -1,9 +1,10 @@
 //! Quotas of keys and addresses: transfers at one time, and bytes and files that are kept of their puts.
 //!
 //! Transfers are counted in memory and end with the process. What is kept is counted by name, in memory and in a
-//! [ledger](ledger) that outlives the process; files that are not there any more are found when a quota would be
-//! exceeded, and when the server starts.
+//! [ledger](ledger) that outlives the process and that servers of one directory share; files that are not there any more
+//! are found when a quota would be exceeded, and when the server starts. The ledger is read when it is first of use.
 
+mod kept;
 mod ledger;
 
 use std::collections::BTreeMap;
@@ -11,7 +12,6 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -19,8 +19,10 @@ use std::time::{Duration, Instant};
 use wellspring_trust::{Identity, Quota};
 
 use super::address_limit::source_of;
-use crate::store::StoreError;
-use ledger::{Ledger, Owned, is_there};
+use crate::store::{Root, StoreError};
+use kept::{Changes, Kept};
+pub(super) use ledger::stat_below;
+use ledger::{Owned, is_there};
 
 /// Files that are accounted for, at most: each takes its name and about a hundred bytes of memory.
 const MAX_FILES: usize = 1_000_000;
@@ -88,6 +90,10 @@ pub(super) enum Exceeded {
     },
     /// That of all clients together.
     Accounted,
+    /// None: what is kept is not known.
+    Unread {
+        reason: String,
+    },
 }
 
 impl fmt::Display for Exceeded {
@@ -106,6 +112,12 @@ impl fmt::Display for Exceeded {
                 f,
                 "quota max-files={limit} of {shown}: it has {has} there, and {wanted} more are too many; remove some, {more}"
             ),
+            Exceeded::Unread { reason } => {
+                write!(
+                    f,
+                    "the server cannot read what is kept of whom ({reason}); tell its operator"
+                )
+            }
             Exceeded::Accounted => write!(
                 f,
                 "the server keeps accounts of {MAX_FILES} files already; ask its operator to remove some"
@@ -134,25 +146,6 @@ pub(super) struct Quotas {
     refused: [AtomicU64; 3],
 }
 
-#[derive(Debug)]
-struct Kept {
-    files: BTreeMap<String, Owned>,
-    used: BTreeMap<Arc<str>, Used>,
-    ledger: Ledger,
-    /// When it may be looked again which files are there.
-    look_again: Option<Instant>,
-}
-
-/// What one client has of what is kept.
-#[derive(Clone, Copy, Default, Debug)]
-struct Used {
-    bytes: u64,
-    files: u64,
-    /// The same of what is on its way.
-    promised_bytes: u64,
-    promised_files: u64,
-}
-
 /// A transfer that counts, until dropped.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -172,24 +165,30 @@ pub(super) struct Promise {
 
 /// Files that are about to have their names, and whose they were before.
 struct Announced {
-    before: Vec<(String, Option<Owned>)>,
+    files: Changes,
+    before: Changes,
 }
 
 impl Quotas {
-    /// Reads what a directory has of whom, if that was kept. Files that are not as they were put count no more.
+    /// Those of a directory, of which nothing is read yet.
+    pub(super) fn new(root: Arc<Root>) -> Arc<Self> {
+        let (sessions, kept) = (Mutex::default(), Mutex::new(Kept::new(root)));
+        Arc::new(Quotas { sessions, kept, refused: Default::default() })
+    }
+
+    /// Reads what the directory has of whom, if that was kept. Files that are not as they were put count no more.
     ///
     /// # Errors
-    /// The ledger cannot be read or written.
-    pub(super) fn open(directory: &Path) -> io::Result<Arc<Self>> {
-        let (ledger, files) = Ledger::open(directory, MAX_FILES)?;
-        let mut used: BTreeMap<Arc<str>, Used> = BTreeMap::new();
-        for owned in files.values() {
-            let used = used.entry(Arc::clone(&owned.owner)).or_default();
-            (used.bytes, used.files) = (used.bytes.saturating_add(owned.size), used.files + 1);
+    /// The ledger cannot be read.
+    pub(super) fn read(&self) -> io::Result<()> {
+        let mut kept = self.kept();
+        kept.refresh()?;
+        if kept.ledger.has_more_than(kept.files.len())
+            && let Err(error) = kept.tidy()
+        {
+            tracing::warn!(%error, "the quota ledger cannot be written anew");
         }
-        let kept = Kept { files, used, ledger, look_again: None };
-        let (sessions, kept) = (Mutex::default(), Mutex::new(kept));
-        Ok(Arc::new(Quotas { sessions, kept, refused: Default::default() }))
+        Ok(())
     }
 
     /// Counts a transfer.
@@ -222,7 +221,7 @@ impl Quotas {
         files: Vec<(String, u64)>,
         now: Instant,
     ) -> Result<Promise, Exceeded> {
-        let mut outcome = self.kept().promise(account, &files);
+        let mut outcome = self.kept().refresh_and_promise(account, &files);
         if outcome.is_err() && self.forget_what_is_gone(now) {
             outcome = self.kept().promise(account, &files);
         }
@@ -241,61 +240,71 @@ impl Quotas {
         place: impl FnOnce() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let announced = self.announce(promise)?;
-        place().inspect_err(|error| {
+        let placed = place();
+        match &placed {
             // Those that have their names are the client's, whatever the disk says of it.
-            if !matches!(error, StoreError::Unsynced(_)) {
-                self.take_back(announced);
-            }
-        })
+            Ok(_) | Err(StoreError::Unsynced(_)) => self.confirm(announced),
+            Err(_) => self.take_back(announced),
+        }
+        placed
     }
 
     /// Files are about to have their names: from now on they are the client's.
     fn announce(&self, mut promise: Promise) -> io::Result<Announced> {
         let owned = |size| Some(Owned { owner: Arc::clone(&promise.owner), size });
         let files = promise.files.iter().map(|(name, size)| (name.clone(), owned(*size)));
-        let files = files.collect();
+        let files: Changes = files.collect();
         let mut kept = self.kept();
-        let before = kept.change(files);
+        let before = kept.enter(files.clone(), true);
         kept.end_promise(&mut promise);
-        let written = kept.write(&before, true);
-        if let Err(error) = written {
-            kept.change(before);
-            return Err(error);
-        }
-        Ok(Announced { before })
+        Ok(Announced { files, before: before? })
+    }
+
+    /// Files have their names. Whoever looked before which files are there may have taken them for gone.
+    fn confirm(&self, Announced { mut files, .. }: Announced) {
+        let mut kept = self.kept();
+        // Who cannot read it is told of that when it is first of use.
+        let _ = kept.refresh();
+        let directory = kept.ledger.directory();
+        files.retain(|(name, owned)| {
+            let is_there = |owned: &Owned| is_there(&directory, name, owned.size);
+            !kept.files.contains_key(name) && owned.as_ref().is_some_and(is_there)
+        });
+        kept.enter_if_possible(files);
     }
 
     /// Files did not all get their names. Of several those that are there now stay the client's; a single one that is
     /// there is another's.
-    fn take_back(&self, announced: Announced) {
-        let Announced { mut before } = announced;
+    fn take_back(&self, Announced { files, before }: Announced) {
         let mut kept = self.kept();
-        if before.len() > 1 {
-            before.retain(|(name, _)| {
-                let now = kept.files.get(name);
-                now.is_some_and(|owned| !is_there(kept.ledger.directory(), name, owned.size))
-            });
-        }
-        let changed = kept.change(before);
-        // Lost, it is found at the next start which files are not there.
-        let _ = kept.write(&changed, false);
+        // As above.
+        let _ = kept.refresh();
+        let (directory, is_one) = (kept.ledger.directory(), before.len() == 1);
+        let changed = files.iter().zip(before).filter(|((name, owned), _)| {
+            // In another directory, say, it is another's by now.
+            let is_so = kept.files.get(name) == owned.as_ref();
+            let is_there = |owned: &Owned| is_there(&directory, name, owned.size);
+            is_so && (is_one || !owned.as_ref().is_some_and(is_there))
+        });
+        let changed = changed.map(|(_, before)| before).collect();
+        kept.enter_if_possible(changed);
     }
 
     /// Files have come from a client without a quota: they are nobody's any more.
     pub(super) fn disown<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let mut kept = self.kept();
         let gone = names.filter(|name| kept.files.contains_key(*name));
-        let gone: Vec<_> = gone.map(|name| (name.to_owned(), None)).collect();
-        if !gone.is_empty() {
-            let changed = kept.change(gone);
-            // As above.
-            let _ = kept.write(&changed, false);
-        }
+        let gone: Changes = gone.map(|name| (name.to_owned(), None)).collect();
+        kept.enter_if_possible(gone);
     }
 
     /// Whether no file is accounted for.
     pub(super) fn is_empty(&self) -> bool {
-        self.kept().files.is_empty()
+        let mut kept = self.kept();
+        if let Err(error) = kept.refresh() {
+            tracing::debug!(%error, "looking whose a file is");
+        }
+        kept.files.is_empty()
     }
 
     /// Refusals so far.
@@ -310,6 +319,7 @@ impl Quotas {
             Exceeded::Sessions { .. } => 0,
             Exceeded::Bytes { .. } => 1,
             Exceeded::Files { .. } | Exceeded::Accounted => 2,
+            Exceeded::Unread { .. } => return exceeded,
         };
         self.refused[which].fetch_add(1, Ordering::Relaxed);
         exceeded
@@ -324,18 +334,16 @@ impl Quotas {
             }
             let count = u32::try_from(kept.files.len()).unwrap_or(u32::MAX);
             kept.look_again = Some(now + PAUSE_A_FILE * count);
-            (kept.ledger.directory().to_owned(), kept.files.clone())
+            (kept.ledger.directory(), kept.files.clone())
         };
         // Without the lock: a disk may take its time.
         let gone = files.iter().filter(|(name, owned)| !is_there(&directory, name, owned.size));
         let gone: Vec<_> = gone.collect();
         let mut kept = self.kept();
         let same = gone.into_iter().filter(|(name, owned)| kept.files.get(*name) == Some(owned));
-        let same: Vec<_> = same.map(|(name, _)| (name.clone(), None)).collect();
+        let same: Changes = same.map(|(name, _)| (name.clone(), None)).collect();
         let some = !same.is_empty();
-        let changed = kept.change(same);
-        // As above.
-        let _ = kept.write(&changed, false);
+        kept.enter_if_possible(same);
         some
     }
 
@@ -345,98 +353,6 @@ impl Quotas {
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Kept {
-    /// Promises room; returns the bytes, and how many of the files are further ones.
-    fn promise(
-        &mut self,
-        account: &Account,
-        files: &[(String, u64)],
-    ) -> Result<(u64, u64), Exceeded> {
-        let Account { owner, shown, quota } = account;
-        let shown = || shown.clone();
-        let bytes = files.iter().fold(0_u64, |sum, (_, size)| sum.saturating_add(*size));
-        let is_own = |name: &str| self.files.get(name).is_some_and(|file| file.owner == *owner);
-        let new_files = files.iter().filter(|(name, _)| !is_own(name)).count() as u64;
-        let promised: u64 = self.used.values().map(|used| used.promised_files).sum();
-        let has = self.used.get(owner).copied().unwrap_or_default();
-        let accounted = (self.files.len() as u64).saturating_add(promised);
-        if accounted.saturating_add(new_files) > MAX_FILES as u64 {
-            return Err(Exceeded::Accounted);
-        }
-        let had = has.files.saturating_add(has.promised_files);
-        if let Some(limit) = quota.files.map(NonZeroU64::get)
-            && new_files > limit.saturating_sub(had)
-        {
-            return Err(Exceeded::Files { shown: shown(), limit, has: had, wanted: new_files });
-        }
-        let had = has.bytes.saturating_add(has.promised_bytes);
-        if let Some(limit) = quota.bytes
-            && bytes > limit.get().saturating_sub(had)
-        {
-            let quota = Quota { bytes: Some(limit), ..Quota::NONE };
-            return Err(Exceeded::Bytes { shown: shown(), quota, has: had, wanted: bytes });
-        }
-        let used = self.used.entry(Arc::clone(owner)).or_default();
-        used.promised_bytes = used.promised_bytes.saturating_add(bytes);
-        used.promised_files += new_files;
-        Ok((bytes, new_files))
-    }
-
-    /// Gives files other owners, or none; returns those that they had.
-    fn change(&mut self, files: Vec<(String, Option<Owned>)>) -> Vec<(String, Option<Owned>)> {
-        let mut before = Vec::with_capacity(files.len());
-        for (name, owned) in files {
-            if let Some(Owned { owner, size }) = &owned {
-                let used = self.used.entry(Arc::clone(owner)).or_default();
-                used.bytes = used.bytes.saturating_add(*size);
-                used.files += 1;
-            }
-            let had = match owned {
-                Some(owned) => self.files.insert(name.clone(), owned),
-                None => self.files.remove(&name),
-            };
-            if let Some(Owned { owner, size }) = &had {
-                self.release(owner, |used| {
-                    used.bytes = used.bytes.saturating_sub(*size);
-                    used.files = used.files.saturating_sub(1);
-                });
-            }
-            before.push((name, had));
-        }
-        before
-    }
-
-    /// Writes the present owners of files that were changed into the ledger.
-    fn write(&mut self, changed: &[(String, Option<Owned>)], sync: bool) -> io::Result<()> {
-        let now = changed.iter().map(|(name, _)| (name.as_str(), self.files.get(name)));
-        self.ledger.append(now, sync)?;
-        if self.ledger.is_long(self.files.len()) {
-            self.ledger.rewrite(&self.files)?;
-        }
-        Ok(())
-    }
-
-    /// Nothing is promised any more: it is there, or does not come.
-    fn end_promise(&mut self, promise: &mut Promise) {
-        let (bytes, files) =
-            (std::mem::take(&mut promise.bytes), std::mem::take(&mut promise.new_files));
-        self.release(&promise.owner, |used| {
-            used.promised_bytes = used.promised_bytes.saturating_sub(bytes);
-            used.promised_files = used.promised_files.saturating_sub(files);
-        });
-    }
-
-    /// Takes from what a client has; who has nothing is forgotten.
-    fn release(&mut self, owner: &Arc<str>, take: impl FnOnce(&mut Used)) {
-        let Some(used) = self.used.get_mut(owner) else { return };
-        take(used);
-        let Used { bytes, files, promised_bytes, promised_files } = *used;
-        if bytes | files | promised_bytes | promised_files == 0 {
-            self.used.remove(owner);
-        }
     }
 }
 

@@ -1,10 +1,17 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::*;
 
 fn account(owner: &str, quota: &str) -> Account {
     let quota = quota.parse().expect("a quota");
     Account { owner: owner.into(), shown: format!("key {owner}"), quota }
+}
+
+/// Those of a server that has started.
+fn quotas_of(directory: &Path) -> Arc<Quotas> {
+    let quotas = Quotas::new(Arc::new(Root::open(directory).expect("a directory")));
+    quotas.read().expect("a ledger, or none");
+    quotas
 }
 
 /// A directory with files that are put without a server.
@@ -16,12 +23,12 @@ struct Place {
 impl Place {
     fn new() -> Self {
         let home = tempfile::tempdir().expect("directory");
-        let quotas = Quotas::open(home.path()).expect("no ledger");
+        let quotas = quotas_of(home.path());
         Place { home, quotas }
     }
 
     fn start_again(&mut self) {
-        self.quotas = Quotas::open(self.home.path()).expect("a ledger");
+        self.quotas = quotas_of(self.home.path());
     }
 
     fn ledger(&self) -> PathBuf {
@@ -48,10 +55,17 @@ impl Place {
     }
 
     fn used(&self, of: &Account) -> (u64, u64) {
-        let used = self.quotas.kept().used.get(&of.owner).copied().unwrap_or_default();
-        assert_eq!((used.promised_bytes, used.promised_files), (0, 0));
-        (used.bytes, used.files)
+        used(&self.quotas, of)
     }
+}
+
+/// Bytes and files that a client has.
+fn used(quotas: &Quotas, of: &Account) -> (u64, u64) {
+    let mut kept = quotas.kept();
+    kept.refresh().expect("a ledger");
+    let used = kept.used.get(&of.owner).copied().unwrap_or_default();
+    assert_eq!((used.promised_bytes, used.promised_files), (0, 0));
+    (used.bytes, used.files)
 }
 
 #[test]
@@ -199,4 +213,90 @@ fn a_ledger_does_not_grow_without_end() {
     let text = std::fs::read_to_string(place.ledger()).expect("a ledger");
     assert!(text.lines().count() <= 1_200, "{} lines", text.lines().count());
     assert_eq!(place.used(&alice), (0, 100));
+}
+
+#[test]
+fn servers_of_one_directory_lose_nothing_of_each_other() {
+    let mut place = Place::new();
+    let (alice, bob) = (account("alice", "max-files=5"), account("bob", "max-files=9"));
+    place.put(&alice, &[("a", 1), ("gone", 1)]).expect("room");
+    std::fs::remove_file(place.home.path().join("gone")).expect("removed");
+    // It writes the ledger anew: there is less than that says.
+    let other = quotas_of(place.home.path());
+    let put = |quotas: &Arc<Quotas>, of: &Account, name: &str| {
+        let promise = quotas.promise(of, vec![(name.to_owned(), 1)], Instant::now());
+        promise.map(|promise| quotas.place(promise, || place.write(&[(name, 1)])).expect("placed"))
+    };
+    let servers = [&place.quotas, &other];
+    for name in ["b", "c", "d", "e"] {
+        for (server, name) in servers.iter().zip([name, &*name.repeat(2)]) {
+            put(server, if name.len() == 1 { &alice } else { &bob }, name).expect("room");
+        }
+    }
+    for server in servers {
+        assert_eq!((used(server, &alice), used(server, &bob)), ((5, 5), (4, 4)));
+        put(server, &alice, "f").expect_err("all files together");
+    }
+    // What one takes for gone before it has its name is there.
+    let promise = place.promise(&bob, &[("late", 1)]).expect("room");
+    let late = || {
+        let all = (0..3).map(|n| (format!("x{n}"), 1)).collect();
+        let later = Instant::now() + Duration::from_secs(9);
+        other.promise(&account("bob", "max-files=5"), all, later).expect_err("too many");
+        assert_eq!(used(&other, &bob), (4, 4), "gone, it says");
+        place.write(&[("late", 1)])
+    };
+    place.quotas.place(promise, late).expect("placed");
+    place.quotas.disown(["a"].into_iter());
+    assert_eq!((used(&other, &alice), used(&other, &bob)), ((4, 4), (5, 5)));
+    place.start_again();
+    assert_eq!((place.used(&alice), place.used(&bob)), ((4, 4), (5, 5)));
+}
+
+#[test]
+fn a_directory_that_takes_the_place_of_another_counts_by_what_is_there() {
+    let home = tempfile::tempdir().expect("directory");
+    let at = |path: &str| home.path().join(path);
+    let make = |to: &str, files: &[(&str, usize)]| {
+        std::fs::create_dir(at(to)).expect("made");
+        for (name, size) in files {
+            std::fs::write(at(to).join(name), vec![7; *size]).expect("written");
+        }
+    };
+    make("served", &[]);
+    let quotas = quotas_of(&at("served"));
+    let (alice, bob) = (account("alice", "max-files=9"), account("bob", "max-files=9"));
+    let put = |of: &Account, name: &str, size: usize| {
+        let file = (name.to_owned(), size as u64);
+        let promise = quotas.promise(of, vec![file], Instant::now()).expect("room");
+        let write = || Ok(std::fs::write(at("served").join(name), vec![7; size])?);
+        quotas.place(promise, write).expect("placed");
+    };
+    put(&alice, "a", 1);
+    put(&alice, "b", 2);
+    put(&bob, "c", 3);
+    let swap = |next: &str, aside: &str| {
+        std::fs::rename(at("served"), at(aside)).expect("renamed");
+        std::fs::rename(at(next), at("served")).expect("renamed");
+    };
+    // Without a ledger, ...
+    make("next", &[("a", 1), ("b", 1), ("c", 3)]);
+    swap("next", "old");
+    put(&alice, "d", 4);
+    assert_eq!((used(&quotas, &alice), used(&quotas, &bob)), ((5, 2), (3, 1)));
+    let again = quotas_of(&at("served"));
+    assert_eq!((used(&again, &alice), used(&again, &bob)), ((5, 2), (3, 1)));
+    // ... and with one.
+    make("next", &[("a", 1), ("c", 3)]);
+    std::fs::write(at("next").join(crate::store::QUOTA_LEDGER), "bob 1 a\n").expect("written");
+    swap("next", "older");
+    put(&bob, "e", 1);
+    let again = quotas_of(&at("served"));
+    for quotas in [&quotas, &again] {
+        assert_eq!((used(quotas, &alice), used(quotas, &bob)), ((0, 0), (5, 3)));
+    }
+    // Removed, it is written anew with what is known.
+    std::fs::remove_file(at("served").join(crate::store::QUOTA_LEDGER)).expect("removed");
+    put(&bob, "f", 1);
+    assert_eq!(used(&quotas_of(&at("served")), &bob), (6, 4));
 }

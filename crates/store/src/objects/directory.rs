@@ -3,17 +3,18 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustix::fs::{Mode, OFlags, fstat, openat, stat};
+use rustix::fs::{Mode, OFlags, openat};
 
 use rustix::io::Errno;
 
 use super::beneath;
 use super::folders::Folders;
 use super::memory::Memory;
+use super::root::{Root, Way};
 use super::stale::{self, Cleaned, PartLimits};
 use super::{
     Digest, Disk, Fingerprint, Limits, ObjectName, PartFile, Reservations, StoreError, SystemDisk,
@@ -27,10 +28,7 @@ const MAKING_ATTEMPTS: usize = 100;
 #[derive(Debug)]
 pub struct Store {
     disk: Arc<dyn Disk>,
-    root: Mutex<Arc<OwnedFd>>,
-    path: PathBuf,
-    /// The same, wherever this process goes.
-    absolute: PathBuf,
+    root: Arc<Root>,
     folders: Folders,
     reservations: Arc<Reservations>,
     memory: Arc<Memory>,
@@ -50,11 +48,10 @@ impl Store {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_on(disk: Arc<dyn Disk>, path: &Path, limits: Limits) -> Result<Self, StoreError> {
-        let root = Mutex::new(Arc::new(beneath::open_root(path)?));
-        let (absolute, path) = (std::path::absolute(path)?, path.to_owned());
+        let root = Arc::new(Root::open(path)?);
         let reservations = Reservations::new(limits);
         let (folders, memory) = (Folders::new(Arc::clone(&disk)), Arc::default());
-        Ok(Store { disk, root, path, absolute, folders, reservations, memory })
+        Ok(Store { disk, root, folders, reservations, memory })
     }
 
     /// Disk space that is promised to objects on their way \[bytes\].
@@ -62,27 +59,9 @@ impl Store {
         self.reservations.bytes()
     }
 
-    /// The directory. If its name leads to another one of the same file system by now, it is that: a tree that is fetched
-    /// takes its place at once, and so does a link that is turned. A file system that is mounted over it, or goes, does not
-    /// count.
-    fn root(&self) -> Arc<OwnedFd> {
-        let mut root = self.root.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (Ok(named), Ok(held)) = (stat(&self.absolute), fstat(&*root))
-            && named.st_dev == held.st_dev
-            && named.st_ino != held.st_ino
-            && let Ok(opened) = beneath::open_root(&self.absolute)
-            // Not every file system gives a path and an open directory the same number.
-            && fstat(&opened).is_ok_and(|opened| opened.st_ino != held.st_ino)
-        {
-            tracing::info!(directory = %self.path.display(), "another directory has its place");
-            *root = Arc::new(opened);
-        }
-        Arc::clone(&root)
-    }
-
-    /// Where it is, as it was given.
-    pub fn path(&self) -> &Path {
-        &self.path
+    /// Where it is, and which directory that is now.
+    pub fn root(&self) -> &Arc<Root> {
+        &self.root
     }
 
     /// Opens an object for reading.
@@ -90,7 +69,7 @@ impl Store {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::NotRegular`], or the system's error.
     pub fn open_object(&self, name: &ObjectName) -> Result<(File, Fingerprint), StoreError> {
-        let file = beneath::open_regular(&self.root(), name)?;
+        let file = beneath::open_regular(&self.root.directory(), name)?;
         let fingerprint = Fingerprint::of(&file)?;
         Ok((file, fingerprint))
     }
@@ -102,7 +81,7 @@ impl Store {
     /// The system's.
     pub fn sync_object(&self, name: &ObjectName, file: &File) -> Result<(), StoreError> {
         self.disk.sync(file)?;
-        Ok(self.disk.sync_directory(&beneath::open_parent(&self.root(), name)?)?)
+        Ok(self.disk.sync_directory(&beneath::open_parent(&self.root.directory(), name)?)?)
     }
 
     /// Opens a directory below it, whose tree is served; the empty path is the directory itself.
@@ -116,7 +95,7 @@ impl Store {
             ObjectName::new(path)?;
             path
         };
-        beneath::open_directory_beneath(&self.root(), path).map_err(|errno| match errno {
+        beneath::open_directory_beneath(&self.root.directory(), path).map_err(|errno| match errno {
             Errno::NOENT => StoreError::NotFound(format!("{path}/")),
             Errno::NOTDIR | Errno::LOOP | Errno::XDEV => StoreError::NoDirectory(path.to_owned()),
             errno => errno.into(),
@@ -134,7 +113,7 @@ impl Store {
                 Err(StoreError::NotFound(_)) => {}
                 opened => return opened,
             }
-            match self.folders.make_to_stay(&self.root(), path) {
+            match self.folders.make_to_stay(&self.root.directory(), path) {
                 Ok(()) | Err(StoreError::NoParent(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -215,7 +194,7 @@ impl Store {
     ) -> Result<PartFile, StoreError> {
         let (size, _, existing) = object;
         for _ in 0..MAKING_ATTEMPTS {
-            let (parent, folders) = match self.folders.open(&self.root(), name) {
+            let (parent, folders) = match self.folders.open(&self.root.directory(), name) {
                 Err(StoreError::NoParent(_)) => continue,
                 opened => opened?,
             };
@@ -228,7 +207,10 @@ impl Store {
             match PartFile::create(disk, parent, name.file_name(), object) {
                 // Whoever had made the directory has removed it.
                 Err(StoreError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-                part => return Ok(part?.in_room(reservation, folders)),
+                part => {
+                    let way = Way { root: Arc::clone(&self.root), name: name.clone() };
+                    return Ok(part?.in_room(reservation, folders).on_way(way));
+                }
             }
         }
         Err(StoreError::NoParent(name.parent().unwrap_or_default().to_owned()))
@@ -239,16 +221,17 @@ impl Store {
     /// # Errors
     /// The system's.
     pub fn space(&self) -> Result<u64, StoreError> {
-        self.reservations.space(&*self.disk, &self.root())
+        self.reservations.space(&*self.disk, &self.root.directory())
     }
 
     /// Removes part files that could be taken up and that nobody works on: what the limits do not
-    /// allow, and, the oldest first, as many as it takes to have `wanted` bytes more on the disk.
+    /// allow, and, the oldest first, as many as it takes to have `wanted` bytes more on the disk, if all are enough for that.
     ///
     /// # Errors
     /// The directory cannot be opened.
     pub fn trim_parts(&self, limits: &PartLimits, wanted: u64) -> io::Result<Cleaned> {
-        let root = openat(self.root(), ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let root =
+            openat(self.root.directory(), ".", OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         Ok(stale::trim(&*self.disk, &root, limits, SystemTime::now(), wanted))
     }
 }

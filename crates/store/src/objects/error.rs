@@ -35,11 +35,18 @@ pub enum StoreError {
     },
     /// Listings of trees that are put have all the memory that is set aside for them.
     NoMemory,
-    /// The disk (or the bytes set aside for receiving) has no room for the object.
+    /// The disk has no room for the object.
     NoSpace {
         /// The object's length \[bytes\].
         needed: u64,
         /// What is free \[bytes\].
+        free: u64,
+    },
+    /// Other objects have what may be promised to all at one time, or it is longer than that.
+    NotReserved {
+        /// The object's length \[bytes\].
+        needed: u64,
+        /// What can be promised now \[bytes\].
         free: u64,
     },
     /// The disk can have so few more files that they are kept for others.
@@ -49,6 +56,8 @@ pub enum StoreError {
     },
     /// The file changed while it was read.
     Changed(String),
+    /// Another directory has the place of the one that the object came into.
+    Replaced(String),
     /// The bytes received are not those that were announced.
     BadDigest {
         /// The digest announced.
@@ -85,10 +94,20 @@ impl fmt::Display for StoreError {
             StoreError::NoSpace { needed, free } => {
                 write!(f, "object of {needed} bytes, only {free} are free")
             }
+            StoreError::NotReserved { needed, free } => write!(
+                f,
+                "object of {needed} bytes, only {free} of those that are for all puts at one time are free (--max-reserved)"
+            ),
             StoreError::NoFiles { free } => {
                 write!(f, "the disk can have {free} more files, which are kept; remove some there")
             }
             StoreError::Changed(name) => write!(f, "{name} changed while it was being read"),
+            StoreError::Replaced(name) => {
+                write!(
+                    f,
+                    "another directory has the place of the one that {name} came into; put it again"
+                )
+            }
             StoreError::BadDigest { expected, got } => {
                 write!(f, "the bytes received have digest {got}, announced was {expected}")
             }

@@ -192,3 +192,25 @@ fn an_object_in_a_directory_that_another_one_has_made_is_complete_when_the_direc
         assert_eq!(fs::read(dir.path().join("a/y")).expect("read"), BYTES);
     }
 }
+
+#[test]
+fn an_object_whose_directory_goes_in_the_moment_it_gets_its_name_is_not_complete() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    let (served, old) = (home.path().join("served"), home.path().join("old"));
+    fs::create_dir(&served).expect("made");
+    let disk = Arc::new(OddDisk::default());
+    let on = Arc::clone(&disk) as Arc<dyn Disk>;
+    let store = Store::open_on(on, &served, Limits { keep_free: 0, ..Limits::default() });
+    let store = store.expect("a directory");
+    let digest = Digest(*blake3::hash(BYTES).as_bytes());
+    let name = ObjectName::new("x").expect("a name");
+    let part = store.create(&name, 5, digest, Existing::Keep).expect("made");
+    part.write_block(0, BYTES).expect("written");
+    let swaps: Deed = Box::new(move || {
+        fs::rename(&served, &old)?;
+        fs::create_dir(&served)
+    });
+    *disk.at_sync_directory.lock().expect("no panic") = Some(swaps);
+    assert!(matches!(part.commit(), Err(StoreError::Replaced(_))));
+    assert!(matches!(store.open_object(&name), Err(StoreError::NotFound(_))));
+}

@@ -20,6 +20,7 @@ use super::memory::Memory;
 use super::mode::mode_for;
 use super::name::{kept_part_name, part_file_name};
 use super::prefix::Prefix;
+use super::root::Way;
 use super::sparse::{write_over, write_sparse};
 use super::stale::{self, Stale};
 use super::write_back::WriteBack;
@@ -60,6 +61,8 @@ pub struct PartFile {
     memory: Option<Arc<Memory>>,
     /// Room on the disk and the directories made for it, given back after the file was removed, if it is.
     room: Option<(Reservation, MadeFolders)>,
+    /// What leads to its directory, if that must still be so when it gets its name.
+    way: Option<Way>,
 }
 
 impl PartFile {
@@ -300,6 +303,20 @@ impl PartFile {
         self
     }
 
+    /// Gets its name only while that leads to its directory.
+    pub(super) fn on_way(mut self, way: Way) -> Self {
+        self.way = Some(way);
+        self
+    }
+
+    /// Whether the name that it is to get leads to its directory: another one may have taken that place.
+    ///
+    /// # Errors
+    /// [`StoreError::Replaced`]; the system's.
+    pub fn check_place(&self) -> Result<(), StoreError> {
+        self.way.as_ref().map_or(Ok(()), |way| way.check(&self.parent))
+    }
+
     pub(super) fn create(
         disk: Arc<dyn Disk>,
         parent: OwnedFd,
@@ -334,6 +351,7 @@ impl PartFile {
                         left_failed: None,
                         memory: None,
                         room: None,
+                        way: None,
                     };
                     // Holes until written: what is sparse at the sender stays so here.
                     part.disk.set_len(&part.file, size)?;
@@ -372,8 +390,8 @@ impl PartFile {
     /// state from a later one. A regular file that it replaces leaves it its permissions; else it gets those of a new file.
     ///
     /// # Errors
-    /// [`StoreError::BadDigest`], [`StoreError::Exists`] (another writer was faster), or the system's.
-    /// The part file is removed on drop.
+    /// [`StoreError::BadDigest`], [`StoreError::Exists`] (another writer was faster), [`StoreError::Replaced`], or the
+    /// system's. The part file is removed on drop, unless it can be taken up.
     pub fn commit(&self) -> Result<Option<Fingerprint>, StoreError> {
         let stamp = || {
             let stamped = self.stamp();
@@ -411,6 +429,7 @@ impl PartFile {
         let set = set()?;
         let synced = self.write_back.finish().and_then(|()| self.disk.sync(&self.file));
         synced.and_then(|()| self.check_left()).inspect_err(|_| self.distrust())?;
+        self.check_place()?;
         self.take_name()?;
         self.is_gone.store(true, Ordering::Release);
         if self.has_rival {
@@ -419,6 +438,8 @@ impl PartFile {
         }
         let fingerprint = Fingerprint::of(&self.file).ok();
         self.disk.sync_directory(&self.parent).map_err(StoreError::Unsynced)?;
+        // That may have been so for the last time.
+        self.check_place()?;
         Ok((fingerprint, set))
     }
 

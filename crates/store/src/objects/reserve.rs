@@ -90,8 +90,11 @@ impl Reservations {
         }
         // All that was promised counts as used, although part of it is on the disk already: rather
         // too careful than an object that fails at its end.
-        let on_disk = on_disk.saturating_sub(limits.keep_free).saturating_sub(taken.bytes);
-        let free = on_disk.min(limits.total_len.saturating_sub(taken.bytes));
+        let free = on_disk.saturating_sub(limits.keep_free).saturating_sub(taken.bytes);
+        let promised = limits.total_len.saturating_sub(taken.bytes);
+        if size > promised {
+            return Err(StoreError::NotReserved { needed: size, free: promised });
+        }
         if size > free {
             return Err(StoreError::NoSpace { needed: size, free });
         }
@@ -148,7 +151,8 @@ mod tests {
         assert!(matches!(no_disk, StoreError::NoSpace { needed: 91, free: 90 }));
         let first = room.reserve_of(100, 0, 1_000).expect("fits");
         let no_room = room.reserve_of(51, 0, 1_000).expect_err("total");
-        assert!(matches!(no_room, StoreError::NoSpace { needed: 51, free: 50 }));
+        // Nothing that goes from the disk would help.
+        assert!(matches!(no_room, StoreError::NotReserved { needed: 51, free: 50 }));
         let promised = room.reserve_of(50, 0, 150).expect_err("promised already");
         assert!(matches!(promised, StoreError::NoSpace { needed: 50, free: 40 }));
         let second = room.reserve_of(50, 0, 1_000).expect("fits");

@@ -150,7 +150,7 @@ struct Left {
 }
 
 /// Removes part files that could be taken up and that nobody works on, in a directory and all below it: those
-/// beyond the limits, and the oldest until `wanted` bytes are free that were not.
+/// beyond the limits, and the oldest until `wanted` bytes are free that were not, if all of them have so many.
 pub(super) fn trim(
     disk: &dyn Disk,
     root: &OwnedFd,
@@ -191,6 +191,8 @@ fn cutoff(
 ) -> Option<SystemTime> {
     found.sort_unstable_by_key(|left| left.changed);
     let mut rest: u64 = found.iter().map(|left| left.bytes).sum();
+    // What does not make enough room costs others what they have brought, and helps nobody.
+    let wanted = if wanted > rest { 0 } else { wanted };
     let mut freed = 0;
     let mut cutoff = None;
     for (index, left) in found.iter().enumerate() {
@@ -344,6 +346,10 @@ mod tests {
         assert_eq!(ends(&[(990, 600), (899, 1)], 0), Some(at(899)), "too old");
         assert_eq!(ends(&[(990, 600), (950, 401)], 0), Some(at(950)), "too much");
         assert_eq!(ends(&[(990, 600), (950, 1), (960, 2), (970, 9)], 3), Some(at(960)), "wanted");
+        let some = [(990, 600), (950, 1)];
+        assert_eq!(ends(&some, 601), Some(at(990)), "all of them are enough");
+        assert_eq!(ends(&some, 602), None, "it would be of no use");
+        assert_eq!(ends(&[(990, 600), (899, 1)], 602), Some(at(899)), "too old all the same");
         let many: Vec<_> = (0..6).map(|i| (950 + i, 1)).collect();
         assert_eq!(ends(&many, 0), Some(at(951)), "too many");
         // Whatever its clock says.

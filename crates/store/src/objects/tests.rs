@@ -160,9 +160,11 @@ fn a_directory_swapped_for_a_link_does_not_lead_out() {
     part.write_block(0, b"new").expect("write");
     fs::rename(dir.path().join("d"), dir.path().join("moved")).expect("rename");
     symlink(outside.path(), dir.path().join("d")).expect("link");
-    part.commit().expect("into the directory that was opened");
+    let error = part.commit().expect_err("the name leads elsewhere");
+    assert!(matches!(error, StoreError::Replaced(_)), "{error:?}");
+    drop(part);
     assert_eq!(listing(outside.path()), [""; 0]);
-    assert_eq!(listing(&dir.path().join("moved")), ["x"]);
+    assert_eq!(listing(&dir.path().join("moved")), [""; 0]);
     let error = store.create(&name("d/z"), 3, digest(b"new"), Existing::Keep).expect_err("link");
     assert!(matches!(error, StoreError::NoDirectory(_)), "{error:?}");
 }
@@ -221,7 +223,7 @@ fn who_makes_and_removes_directories_does_not_fail_others() {
                     if round % 2 == 1 {
                         part.write_block(0, b"new").expect("write");
                         part.commit().expect("in place");
-                        fs::remove_file(store.path().join(n.as_str())).expect("removed");
+                        fs::remove_file(store.root().path().join(n.as_str())).expect("removed");
                     }
                 }
             });
@@ -486,4 +488,87 @@ fn a_directory_whose_place_was_taken_is_the_one_that_has_its_name() {
     assert_eq!(stores.each_ref().map(read), ["first", "second"], "there is no other");
     std::fs::rename(at("v2"), at("v1")).expect("renamed");
     assert_eq!(read(&stores[0]), "second");
+}
+
+#[test]
+fn an_object_is_complete_only_where_its_name_leads_to() {
+    let home = tempfile::tempdir().expect("a directory");
+    let at = |path: &str| home.path().join(path);
+    let swap = |to: &str, aside: &str| {
+        fs::rename(at(to), at(aside)).expect("renamed");
+        fs::create_dir_all(at(to)).expect("made");
+    };
+    fs::create_dir_all(at("served/deep")).expect("made");
+    let store = Store::open(&at("served"), no_reserve()).expect("a store");
+    let part = |at: &str| {
+        let part = store.create(&name(at), 5, digest(b"hello"), Existing::Keep).expect("made");
+        part.write_block(0, b"hello").expect("written");
+        part
+    };
+    let is_replaced = |committed: Result<_, StoreError>| {
+        let error = committed.map(drop).expect_err("it would be elsewhere");
+        assert!(matches!(error, StoreError::Replaced(_)), "{error:?}");
+    };
+    let parts = [part("x"), part("deep/x")];
+    swap("served", "old");
+    parts.iter().for_each(|part| is_replaced(part.commit()));
+    is_replaced(parts[0].commit_as(0o600, std::time::SystemTime::now()).map(|()| None));
+    drop(parts);
+    assert_eq!(listing(&at("old")), ["deep"]);
+    assert_eq!(listing(&at("old/deep")), [""; 0]);
+    // Also if a directory on the way to it is another one.
+    let deep = part("deep/x");
+    swap("served/deep", "old-deep");
+    is_replaced(deep.commit());
+    // What has come back is where it was, and what is put again comes to its place.
+    let back = part("y");
+    swap("served", "aside");
+    fs::remove_dir(at("served")).expect("empty");
+    fs::rename(at("aside"), at("served")).expect("renamed");
+    back.commit().expect("there again");
+    part("deep/x").commit().expect("in its place");
+    assert_eq!(fs::read(at("served/deep/x")).expect("there"), b"hello");
+}
+
+#[test]
+fn a_link_that_is_turned_to_another_file_system_is_followed_and_a_mount_over_the_directory_is_not()
+{
+    let home = tempfile::tempdir().expect("a directory");
+    let memory = Path::new("/dev/shm");
+    let other = if memory.is_dir() { memory } else { home.path() };
+    let other = tempfile::tempdir_in(other).expect("a directory");
+    let at = |path: &str| home.path().join(path);
+    fs::create_dir(at("v1")).expect("made");
+    symlink("v1", at("now")).expect("a link");
+    let store = Store::open(&at("now"), no_reserve()).expect("a store");
+    let put = |of: &str| {
+        let part = store.create(&name(of), 5, digest(b"hello"), Existing::Keep).expect("made");
+        part.write_block(0, b"hello").expect("written");
+        part
+    };
+    put("a").commit().expect("in place");
+    let late = put("b");
+    symlink(other.path(), at("next")).expect("a link");
+    fs::rename(at("next"), at("now")).expect("turned");
+    assert!(matches!(late.commit(), Err(StoreError::Replaced(_))));
+    drop(late);
+    put("c").commit().expect("in place");
+    assert_eq!((listing(&at("v1")), listing(other.path())), (vec!["a".into()], vec!["c".into()]));
+    // And back.
+    symlink("v1", at("next")).expect("a link");
+    fs::rename(at("next"), at("now")).expect("turned");
+    put("d").commit().expect("in place");
+    assert_eq!(listing(&at("v1")), ["a", "d"]);
+
+    let mut mount = std::process::Command::new("mount");
+    mount.args(["-t", "tmpfs", "none"]).arg(at("v1"));
+    if !mount.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success()) {
+        println!("NOT TESTED: a file system over a directory (mounting needs root)");
+        return;
+    }
+    put("e").commit().expect("in place");
+    let over = listing(&at("v1"));
+    let ended = std::process::Command::new("umount").arg("-l").arg(at("v1")).status();
+    assert!(ended.expect("umount").success());
+    assert_eq!((over, listing(&at("v1"))), (vec![], vec!["a".into(), "d".into(), "e".into()]));
 }
