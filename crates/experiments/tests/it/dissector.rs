@@ -323,6 +323,7 @@ fn a_reply_is_linked_to_its_request() {
         geometry,
         resume: None,
         timeout_ms: 5_000,
+        background: false,
     };
     let request = |nonce, request: &Request<'_>| {
         let mut bytes = Vec::new();
