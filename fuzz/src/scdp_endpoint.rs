@@ -4,8 +4,8 @@
 
 use arbitrary::{Arbitrary, Unstructured};
 use wellspring_core::{
-    Destination, Duration, Ecn, Endpoint as _, Frame, GroupId, HostId, Rate, SessionId, Time, Work,
-    WorkDone,
+    Destination, Duration, Ecn, Endpoint as _, Frame, GroupId, HostId, Priority, Rate, SessionId,
+    Time, Work, WorkDone,
 };
 use wellspring_testkit::Checked;
 use wellspring_transport::scdp::{
@@ -97,6 +97,10 @@ struct Syn {
     other_bytes: bool,
     mode: u8,
     initial_window: u8,
+}
+
+fn priority(number: u8) -> Priority {
+    Priority::ALL[usize::from(number % 3)]
 }
 
 fn mode(number: u8) -> Mode {
@@ -244,6 +248,7 @@ impl Host {
                         floor: floor.into(),
                         horizon: horizon.into(),
                     }),
+                    priority: priority(window),
                 }))
             }
             Step::SendGroup { session, object, members, window } => {
@@ -258,6 +263,7 @@ impl Host {
                     initial_window: window,
                     class: Some(window),
                     resume: None,
+                    priority: priority(members),
                 }))
             }
             Step::Receive { session, object, senders, mode: number, window } => {
@@ -272,6 +278,7 @@ impl Host {
                         .map(|b| u32::from(2 * b))
                         .map(|b| b..b + 1)
                         .collect(),
+                    priority: priority(window),
                 }))
             }
             Step::SenderBack { session, sender, epoch } => {

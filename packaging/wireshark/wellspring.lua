@@ -129,6 +129,7 @@ local f = {
   share = ProtoField.uint8("wellspring.control.share_index", "Share"),
   shares = ProtoField.uint8("wellspring.control.share_count", "Shares"),
   resume = ProtoField.bool("wellspring.control.resume", "Resumed"),
+  background = ProtoField.bool("wellspring.control.background", "Background"),
   horizon = ProtoField.uint32("wellspring.control.horizon", "Blocks below may have been served in part"),
   overwrite = ProtoField.bool("wellspring.control.overwrite", "Overwrite"),
   group4 = ProtoField.ipv4("wellspring.control.group", "Multicast group"),
@@ -475,6 +476,8 @@ local request_bodies = {
     r.take(f.share, 1)
     r.take(f.shares, 1)
     r.take(f.resume, 1, as_flag(1))
+    r.at = r.at - 1
+    r.take(f.background, 1, as_flag(2))
     r.take(f.epoch, 1)
     r.take(f.floor, 4)
     r.take(f.horizon, 4)
@@ -492,6 +495,8 @@ local request_bodies = {
     r.take(f.overwrite, 1, as_flag(1))
     r.at = r.at - 1
     r.take(f.resume, 1, as_flag(2))
+    r.at = r.at - 1
+    r.take(f.background, 1, as_flag(4))
     local family = r.take(nil, 1):uint()
     if family == 4 then
       r.take(f.group4, 4)

@@ -13,7 +13,7 @@ import pytest
 from tqdm import tqdm
 
 import wellspring
-from wellspring import errors
+from wellspring import errors, reports
 
 from conftest import HostProcess, interrupted, own_address
 
@@ -149,6 +149,28 @@ def test_new_bytes_are_handed_out_once_all_of_them_have_come(server: Served, dat
             lent.take_bytes()
 
 
+@pytest.mark.parametrize("priority", ["urgent", "normal", "background"])
+def test_all_priorities_come_to_the_end(
+    priority: reports.Priority, server: Served, tmp_path: Path, data: random.Random
+) -> None:
+    served, host = server
+    content = data.randbytes(1_000_000)
+    (served / "object").write_bytes(content)
+    with wellspring.Client() as client:
+        source = f"{host.address}/object"
+        client.get(source, tmp_path / "here", priority=priority)
+        assert (tmp_path / "here").read_bytes() == content == client.read(source, priority=priority)
+        into = bytearray(len(content))
+        client.read_into(source, into, priority=priority)
+        assert into == content
+        client.put(tmp_path / "here", host.address, name="there", priority=priority)
+        assert (served / "there").read_bytes() == content
+        (tmp_path / "tree").mkdir()
+        client.get(f"{host.address}/", tmp_path / "tree", priority=priority)
+        client.put(tmp_path / "tree", host.address, name="copy", priority=priority)
+        assert (served / "copy/there").read_bytes() == content
+
+
 def test_put_and_listing(server: Served, tmp_path: Path, data: random.Random) -> None:
     served, host = server
     (tmp_path / "new").write_bytes(data.randbytes(50_000))
@@ -278,6 +300,8 @@ def test_exceptions_are_named_after_exit_statuses(server: Served, tmp_path: Path
         (lambda: wellspring.serve(".", "[::]:0", insecure=True), "everybody"),
         (lambda: wellspring.put("x", "a", group="nonsense"), "ADDRESS:PORT"),
         (lambda: wellspring.put(__file__, "a,b", quorum=3), "quorum"),
+        (lambda: wellspring.read("a/x", priority="high"), "urgent, normal or background"),  # type: ignore[typeddict-item]
+        (lambda: wellspring.put(__file__, "a", priority=""), "urgent, normal or background"),  # type: ignore[typeddict-item]
     ],
 )
 def test_wrong_arguments_are_refused_in_words(call: object, says: str) -> None:

@@ -163,9 +163,16 @@ class Client:
         resume: bool = True,
         range: tuple[int, int | None] | None = None,
         length: int | None = None,
+        priority: str = "normal",
     ) -> Transfer: ...
     def fetch_tree(
-        self, hosts: list[str], directory: str | None, path: _Path, delete: bool = False, checksum: bool = False
+        self,
+        hosts: list[str],
+        directory: str | None,
+        path: _Path,
+        delete: bool = False,
+        checksum: bool = False,
+        priority: str = "normal",
     ) -> Transfer: ...
     def put(
         self,
@@ -177,6 +184,7 @@ class Client:
         quorum: int | None = None,
         finish_rest: bool = False,
         resume: bool = True,
+        priority: str = "normal",
     ) -> Transfer: ...
     def put_tree(
         self,
@@ -189,6 +197,7 @@ class Client:
         delete: bool = False,
         checksum: bool = False,
         copy_unsafe_links: bool = False,
+        priority: str = "normal",
     ) -> Transfer: ...
     def list(
         self, hosts: Sequence[str], directory: str | None, recursive: bool = False, digests: bool = False

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypedDict
+from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 __all__ = [
     "Access",
@@ -58,6 +58,11 @@ Range: TypeAlias = tuple[int, int | None]
 there."""
 
 
+Priority: TypeAlias = Literal["urgent", "normal", "background"]
+"""``urgent`` goes before the other transfers of the client, which alone knows of it; ``background`` behind them, and at
+the hosts behind their other transfers, too."""
+
+
 class ReadOptions(TypedDict, total=False):
     """Options of :func:`read` and :func:`read_into`."""
 
@@ -65,6 +70,8 @@ class ReadOptions(TypedDict, total=False):
     """Fetch only these bytes, as of slices: ``(0, 100)``, ``(100, None)``, ``(-100, None)``."""
     digest: str | None
     """The BLAKE3 digest that the object must have: hosts with other bytes are passed over."""
+    priority: Priority
+    """Its turns among other transfers: ``"normal"`` unless given."""
     progress: Progress
     """Called with each :class:`Update`, or a bar of ``tqdm``."""
 
@@ -110,6 +117,8 @@ class PutOptions(TypedDict, total=False):
     copy_unsafe_links: bool
     """Of a directory: send, under the names of links that lead out of it, the files that they lead to, as in caches of
     models; without it they are skipped."""
+    priority: Priority
+    """Its turns among other transfers: ``"normal"`` unless given. Members of a group get it as any."""
     progress: Progress
     """As for :func:`get`."""
 

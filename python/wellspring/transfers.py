@@ -287,6 +287,7 @@ class Client:
         hosts, name = _split(source)
         progress, part, digest = options.get("progress"), options.get("range"), options.get("digest")
         delete, checksum = options.get("delete", False), options.get("checksum", False)
+        priority = options.get("priority", "normal")
         if name == "" or name.endswith("/"):
             if output is None:
                 raise UsageError("a directory goes to a directory: name it as the second argument")
@@ -294,7 +295,8 @@ class Client:
                 raise UsageError("a range is of one object, not of a directory")
             if digest is not None:
                 raise UsageError("a digest is of one object, not of a directory: ls(digests=True) has its files'")
-            tree = self._native.fetch_tree(hosts, name.rstrip("/") or None, output, delete, checksum)
+            directory = name.rstrip("/") or None
+            tree = self._native.fetch_tree(hosts, directory, output, delete, checksum, priority)
             return _Pending(tree, tree_report, progress)
         if delete or checksum:
             raise UsageError("delete= and checksum= are of a directory: HOST/DIR/")
@@ -303,7 +305,8 @@ class Client:
             raise UsageError("a range needs the name of a file: under the object's own it would look like the whole")
         if os.path.isdir(path):
             path = os.path.join(path, name.rpartition("/")[2])
-        fetch = self._native.fetch(hosts, name, path, None, options.get("force", False), digest, range=part)
+        force = options.get("force", False)
+        fetch = self._native.fetch(hosts, name, path, None, force, digest, range=part, priority=priority)
         return _Pending(fetch, fetch_report, progress)
 
     get = _waiting(_get)
@@ -313,7 +316,8 @@ class Client:
         """The bytes of an object, or a range of them, verified. Options: :class:`ReadOptions`."""
         _check(options, ReadOptions)
         hosts, name = _split(source)
-        transfer = self._native.fetch(hosts, name, digest=options.get("digest"), range=options.get("range"))
+        digest, part, priority = options.get("digest"), options.get("range"), options.get("priority", "normal")
+        transfer = self._native.fetch(hosts, name, digest=digest, range=part, priority=priority)
         return _Pending(transfer, lambda _: transfer.take_bytes(), options.get("progress"))
 
     def read_exactly(self, source: str, first: int, end: int, digest: str | None) -> tuple[bytes, FetchReport]:
@@ -339,8 +343,8 @@ class Client:
         """
         _check(options, ReadOptions)
         hosts, name = _split(source)
-        digest, part = options.get("digest"), options.get("range")
-        transfer = self._native.fetch(hosts, name, into=buffer, digest=digest, range=part)
+        digest, part, priority = options.get("digest"), options.get("range"), options.get("priority", "normal")
+        transfer = self._native.fetch(hosts, name, into=buffer, digest=digest, range=part, priority=priority)
         return _Pending(transfer, fetch_report, options.get("progress"))
 
     read_into = _waiting(_read_into)
@@ -375,20 +379,22 @@ class Client:
         name, progress = options.get("name"), options.get("progress")
         force, group, quorum = options.get("force", False), options.get("group"), options.get("quorum")
         delete, checksum = options.get("delete", False), options.get("checksum", False)
-        links = options.get("copy_unsafe_links", False)
+        links, priority = options.get("copy_unsafe_links", False), options.get("priority", "normal")
         if os.path.isdir(path):
             if delete and not force:
                 raise UsageError("delete=True removes what is there, and so needs force=True")
             place = os.path.basename(os.path.abspath(path)) if name is None else name.strip("/")
             tree = self._native.put_tree(
-                path, _hosts(hosts), place or None, force, group, quorum, delete, checksum, links
+                path, _hosts(hosts), place or None, force, group, quorum, delete, checksum, links, priority
             )
             return _Pending(tree, put_tree_report, progress)
         if delete or checksum or links:
             raise UsageError("delete=, checksum= and copy_unsafe_links= are of a directory")
         finish_rest = options.get("finish_rest", False)
         name = name or os.path.basename(os.fspath(path))
-        put = self._native.put(path, _hosts(hosts), name, force, group, quorum, finish_rest)
+        put = self._native.put(
+            path, _hosts(hosts), name, force, group, quorum, finish_rest, priority=priority
+        )
         return _Pending(put, put_report, progress)
 
     put = _waiting(_put)

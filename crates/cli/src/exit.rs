@@ -67,7 +67,9 @@ pub fn of_fetch(error: &FetchError, server: &str, output: &str) -> Failed {
             "Start one of them again and repeat the command: it goes on from where it was. \
                  --timeout waits longer, and `wellspring doctor HOST` looks at a path.",
         ),
-        FetchError::Config(_) | FetchError::RangeByProtocol => failed(USAGE),
+        FetchError::Config(_) | FetchError::RangeByProtocol | FetchError::PriorityByProtocol => {
+            failed(USAGE)
+        }
         FetchError::NoSuchRange { .. } => {
             failed(USAGE).hint("`wellspring stat HOST/OBJECT` says how long an object is.")
         }

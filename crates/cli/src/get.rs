@@ -12,7 +12,9 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
-use wellspring_client::{ByteRange, Client, ClientConfig, FetchOptions, FetchProtocol, Target};
+use wellspring_client::{
+    ByteRange, Client, ClientConfig, FetchOptions, FetchProtocol, Priority, Target,
+};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::{Interrupt, detached};
 use wellspring_console::output::{Stderr, Stdout};
@@ -23,7 +25,7 @@ use crate::config::Line;
 use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
-use crate::transfer::{CutArgs, FabricArg, NetworkArgs, ReportArgs, Source, list};
+use crate::transfer::{CutArgs, FabricArg, NetworkArgs, PriorityArg, ReportArgs, Source, list};
 use crate::tree_args::TreeArgs;
 use report::Fetched;
 
@@ -45,6 +47,7 @@ Examples:
   wellspring get a.example,b.example/models/ -o models   # a directory; again: what has changed
   wellspring get a.example/x a.example/y b.example/z -o here
   generate-names | wellspring get --from - -o here   # HOST/OBJECT, one a line
+  wellspring get --priority background a.example/backup.tar -o backup.tar
   wellspring get --protocol lttp a.example,b.example,c.example/7b.bin -o 7b.bin
   wellspring get a.example/x -o x                    # after Ctrl-C: what is missing
   wellspring get a.example/x -o x --json | jq .goodput_bits_per_second")]
@@ -81,6 +84,10 @@ pub struct GetArgs {
     /// The protocol of the transfer.
     #[arg(long, value_enum, default_value_t = ProtocolArg::Scdp, help_heading = "Transfer")]
     protocol: ProtocolArg,
+    /// Whether it gives way to other transfers, by SCDP: in the background servers send it behind what else they send, in the
+    /// lowest class, and on a shared path it takes what others leave.
+    #[arg(long, value_enum, default_value_t = PriorityArg::Normal, help_heading = "Transfer")]
+    priority: PriorityArg,
     /// LTTP's decoder [default: improved].
     #[arg(long, value_enum, help_heading = "Transfer")]
     decoder: Option<lttp::DecoderArg>,
@@ -130,8 +137,11 @@ impl GetArgs {
         }
     }
 
-    /// Refuses a congestion controller where there is none.
+    /// Refuses a priority, and a congestion controller, where there is none.
     fn check_needs(&self) -> Result<(), Failed> {
+        let by_scdp = self.protocol == ProtocolArg::Scdp;
+        let usual = self.priority == PriorityArg::Normal;
+        self.line.check_needs(&[("priority", "protocol scdp", by_scdp || usual)])?;
         let needs = match self.protocol {
             ProtocolArg::Scdp => ("fabric shared", self.network.fabric == FabricArg::Shared),
             ProtocolArg::Lttp => return Ok(()),
@@ -196,6 +206,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         [Source::Tree(from)] => {
             let GetArgs { tree, cut, keys, network, report, allow_odd_names, allow_hidden, .. } =
                 args;
+            let priority = args.priority.into();
             let (output, atomic) = (args.output.as_deref(), args.atomic);
             let (allow_odd_names, allow_hidden) = (*allow_odd_names, *allow_hidden);
             let fetch = tree::Fetch {
@@ -204,6 +215,7 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
                 allow_odd_names,
                 allow_hidden,
                 output,
+                priority,
                 cut,
                 keys,
                 network,
@@ -214,7 +226,8 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         sources => {
             let GetArgs { force, cut, keys, network, report, .. } = args;
             let (force, output) = (*force, args.output.as_deref());
-            let fetch = many::Fetch { output, force, cut, keys, network, report };
+            let priority = args.priority.into();
+            let fetch = many::Fetch { output, force, priority, cut, keys, network, report };
             return many::run(&fetch, sources, quiet).await;
         }
     };
@@ -251,11 +264,14 @@ pub async fn run(args: &GetArgs, quiet: bool) -> Result<(), Failed> {
         }
         ProtocolArg::Ndp => (FetchProtocol::Ndp, args.cut.to_cut()),
     };
+    // A setting beside the command line is for SCDP.
+    let priority = if by_scdp { args.priority.into() } else { Priority::Normal };
     let options = FetchOptions::new(name.clone())
         .protocol(protocol)
         .digest(args.digest)
         .cut(cut)
         .resume(!args.no_resume)
+        .priority(priority)
         .range(args.range)
         .updates(display.updates());
     let fetched = interrupt.guard(client.fetch(&from.hosts, &options, target)).await;

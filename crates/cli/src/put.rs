@@ -29,7 +29,7 @@ use crate::exit;
 use crate::keys::KeyArgs;
 use crate::progress::Display;
 use crate::serve::digest_cache;
-use crate::transfer::{CutArgs, FabricArg, NetworkArgs, ReportArgs, list};
+use crate::transfer::{CutArgs, FabricArg, NetworkArgs, PriorityArg, ReportArgs, list};
 use crate::tree_args::TreeArgs;
 use destination::Destination;
 
@@ -48,6 +48,7 @@ Examples:
   wellspring put 7b.bin a.example/models/            # as models/7b.bin
   wellspring put models a.example,b.example/models/  # a directory; again: what has changed
   wellspring put models a.example/models/ --force --delete --dry-run
+  wellspring put backup.tar a.example --priority background
   tar c logs | wellspring put - a.example/logs.tar")]
 pub struct PutArgs {
     #[command(flatten)]
@@ -111,6 +112,10 @@ pub struct PutArgs {
     /// Send the files that links lead to which lead out of the directory, under the links' names. Other links stay links.
     #[arg(long, help_heading = "Directories")]
     copy_unsafe_links: bool,
+    /// Whether it gives way to other transfers: in the background its symbols are in the lowest class, hosts get it behind
+    /// what else they get, and on a shared path it takes what others leave. Members of a group get it as any.
+    #[arg(long, value_enum, default_value_t = PriorityArg::Normal, help_heading = "Transfer")]
+    priority: PriorityArg,
     #[command(flatten)]
     tree: TreeArgs,
     #[command(flatten)]
@@ -215,6 +220,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
                 true => LinksOut::Copied,
                 false => LinksOut::Skipped,
             },
+            priority: args.priority.into(),
             cut: &args.cut,
             report: &args.report,
             force: args.force,
@@ -235,6 +241,7 @@ pub async fn run(args: &PutArgs, quiet: bool) -> Result<(), Failed> {
         .group(args.group)
         .quorum(args.quorum)
         .finish_rest(args.finish_rest)
+        .priority(args.priority.into())
         .cut(args.cut.for_scdp()?)
         .updates(display.updates());
     let input = match is_input(&args.file) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use wellspring_client::{Cut, DEFAULT_INITIAL_WINDOW, Host};
+use wellspring_client::{Cut, DEFAULT_INITIAL_WINDOW, Host, Priority};
 use wellspring_console::exit::Failed;
 use wellspring_console::units::{parse_loss, parse_rate, parse_seconds, parse_size};
 use wellspring_core::Rate;
@@ -139,6 +139,21 @@ pub enum FabricArg {
     Shared,
     /// Drop them. No other traffic uses the path, and the window is fixed.
     Dedicated,
+}
+
+/// Whether a transfer gives way to others. All transfers of a command have one priority, so none is before the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum PriorityArg {
+    /// As all transfers that say nothing.
+    Normal,
+    /// Behind all others.
+    Background,
+}
+
+impl From<PriorityArg> for Priority {
+    fn from(priority: PriorityArg) -> Self {
+        Priority::background_if(priority == PriorityArg::Background)
+    }
 }
 
 /// Sizes at which symbols fall into the next priority class \[bytes\].

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use wellspring_core::Priority;
 use wellspring_wire::control::Geometry;
 use wellspring_wire::scdp::HEADER_WITH_OPTIONS_LEN;
 
@@ -233,6 +234,11 @@ pub struct FetchOptions {
     /// Take up what an earlier fetch into the same file had, and leave what arrives for a later one
     /// if this one fails or is killed. Not by NDP, whose sender always sends the whole object.
     pub resume: bool,
+    /// Its turns among the other transfers, by SCDP.
+    ///
+    /// Its pulls go before those of this client's transfers of lower priority. In the background, servers also send it
+    /// behind their other transfers and in the lowest class, and on a path that is shared it takes a small part.
+    pub priority: Priority,
     /// The bytes that are wanted, by SCDP; `None`: all. Only the blocks that hold them are fetched, each of which is
     /// verified under the object's digest. Nothing is kept for a later fetch, nor taken up from an earlier one.
     pub range: Option<ByteRange>,
@@ -253,6 +259,7 @@ setters! {
         digest: Option<Digest>,
         cut: Cut,
         resume: bool,
+        priority: Priority,
         range: Option<ByteRange>,
         updates: Updates,
     }
@@ -267,6 +274,7 @@ impl FetchOptions {
             digest: None,
             cut: Cut::default(),
             resume: true,
+            priority: Priority::Normal,
             range: None,
             updates: Updates::default(),
             tree_part: None,
@@ -292,6 +300,11 @@ pub struct PutOptions {
     /// Send hosts only what they lack of the object, where an earlier put has left them a part, and let them
     /// keep what arrives if this one fails.
     pub resume: bool,
+    /// Its turns among the other transfers.
+    ///
+    /// Its symbols go before those of this client's transfers of lower priority. In the background they are all in the
+    /// lowest class, and hosts pull them behind what else they get, unless they come through a group.
+    pub priority: Priority,
     /// The multicast group and port to send by; without one each host is sent to on its own.
     pub group: Option<SocketAddr>,
     /// Succeed once so many hosts have the object verified and in place; `None`: all.
@@ -312,6 +325,7 @@ setters! {
         name: ObjectName,
         overwrite: bool,
         resume: bool,
+        priority: Priority,
         group: Option<SocketAddr>,
         quorum: Option<usize>,
         finish_rest: bool,
@@ -327,6 +341,7 @@ impl PutOptions {
             name,
             overwrite: false,
             resume: true,
+            priority: Priority::Normal,
             group: None,
             quorum: None,
             finish_rest: false,

@@ -55,6 +55,8 @@ pub enum FetchError {
     Changed,
     /// A range is wanted by a protocol that fetches only whole objects.
     RangeByProtocol,
+    /// A priority is wanted of a protocol that has none.
+    PriorityByProtocol,
     /// A setting makes no sense.
     Config(ConfigError),
     /// Symbols or blocks as large, or as many of them, are not possible.
@@ -99,6 +101,7 @@ impl fmt::Display for FetchError {
             }
             FetchError::Changed => f.write_str("the object has changed since the fetch began"),
             FetchError::RangeByProtocol => f.write_str("ranges of bytes are fetched by SCDP alone"),
+            FetchError::PriorityByProtocol => f.write_str("priorities are for SCDP alone"),
             FetchError::Config(error) => error.fmt(f),
             FetchError::Geometry => f.write_str("symbols or blocks of that size are not possible"),
             FetchError::Store(error) => error.fmt(f),

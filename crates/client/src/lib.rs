@@ -57,4 +57,5 @@ pub use tree::{
 };
 pub use update::{BlockProgress, ReceiverProgress, SenderProgress, Update, Updates};
 pub use wellspring_codec::lt::Method;
+pub use wellspring_core::Priority;
 pub use wellspring_net::{Host, HostError, HostTrouble, NotAHost};

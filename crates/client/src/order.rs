@@ -14,6 +14,10 @@ use crate::manifest::PageId;
 use crate::store::Digest;
 use crate::store_messages;
 
+/// Why a host may not answer a request that says more than all its versions know.
+pub(super) const OLD_VERSION: &str =
+    "a host of an older version answers no request of background priority";
+
 /// Pause between attempts to win a replica back: the first, and the longest.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
@@ -27,6 +31,8 @@ pub(super) struct Order {
     pub size: u64,
     pub geometry: Geometry,
     pub shares: u8,
+    /// To be sent behind all others.
+    pub background: bool,
     pub timeout: Duration,
 }
 
@@ -47,6 +53,7 @@ impl Order {
             share_count: self.shares,
             geometry: self.geometry,
             resume,
+            background: self.background,
             timeout_ms: timeout_ms(self.timeout),
         });
         match self.requester.ask(address, &request, cookie, self.timeout, &|_, _| {}).await? {

@@ -109,6 +109,7 @@ impl Client {
                 geometry: options.cut.geometry(paths, &self.requester, frames),
                 overwrite: options.overwrite,
                 resume: options.resume,
+                priority: options.priority,
                 timeout: self.config.timeout,
             };
             let symbol_size = offer.geometry.symbol_size;

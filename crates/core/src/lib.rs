@@ -16,6 +16,7 @@ extern crate std;
 
 mod endpoint;
 mod frame;
+mod priority;
 mod rate;
 mod rng;
 mod time;
@@ -23,6 +24,7 @@ mod timer_queue;
 
 pub use endpoint::{DropReason, Endpoint, Identity, Verdict, Work, WorkDone};
 pub use frame::{Class, Destination, Ecn, Frame, GroupId, Header, HostId, SessionId};
+pub use priority::{NoSuchPriority, Priority};
 pub use rate::Rate;
 pub use rng::{RandomStream, Seed};
 pub use time::{Duration, Time};

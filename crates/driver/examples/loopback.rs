@@ -110,6 +110,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         sink: Arc::new(pattern.clone()),
         complete: Vec::new(),
         key: None,
+        priority: wellspring_core::Priority::Normal,
     };
     let told = Box::new(move |event| {
         let _ = events.send(event);
@@ -129,6 +130,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             initial_window: 12,
             resume: None,
             key: None,
+            priority: wellspring_core::Priority::Normal,
         };
         source.handle().send_object(request, Box::new(|_| ()))?;
     }

@@ -10,13 +10,13 @@ use pyo3::types::PyBytes;
 use serde_json::json;
 use wellspring_client::{
     ByteRange, ClientConfig, FetchError, FetchOptions, Host, HostError, HostTrouble, LinksOut,
-    PutError, PutOptions, PutTreeOptions, Target, TreeError, TreeOptions,
+    Priority, PutError, PutOptions, PutTreeOptions, Target, TreeError, TreeOptions,
 };
 use wellspring_net::driver::{Failure, StartError};
 use wellspring_net::store::tree::PlanError;
 use wellspring_net::store::{Digest, DigestCache, Existing, ObjectName, StoreError};
 use wellspring_net::timeouts::{LONGEST_TIMEOUT, SHORTEST_TIMEOUT};
-use wellspring_net::wellspring_core::Rate;
+use wellspring_net::wellspring_core::{NoSuchPriority, Rate};
 
 use crate::accounts::{entries, of_put_report, of_put_tree_report, of_report, of_tree_report};
 use crate::buffer::Lent;
@@ -70,7 +70,7 @@ impl Client {
 
     /// Fetches an object, or a range of it, into a file, into lent memory, or into memory of its own: of `length` bytes
     /// if that is known, which saves a copy.
-    #[pyo3(signature = (hosts, name, path=None, into=None, replace=false, digest=None, resume=true, range=None, length=None))]
+    #[pyo3(signature = (hosts, name, path=None, into=None, replace=false, digest=None, resume=true, range=None, length=None, priority="normal"))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn fetch(
         &self,
@@ -84,12 +84,14 @@ impl Client {
         resume: bool,
         range: Option<(i64, Option<i64>)>,
         length: Option<usize>,
+        priority: &str,
     ) -> PyResult<Transfer> {
         let client = self.client.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let mut options = FetchOptions::new(parse_name(py, name)?).resume(resume);
         options.digest = digest.map(|digest| parse_digest(py, digest)).transpose()?;
         options.range = range.map(|range| parse_range(py, range)).transpose()?;
+        options.priority = parse_priority(py, priority)?;
         let (target, memory, bytes) = destination(py, path, replace, into, length)?;
         let expects = memory.clone();
         let transfer = Transfer::start(memory, move |ears| {
@@ -108,7 +110,8 @@ impl Client {
     }
 
     /// Makes a directory hold the tree that the hosts serve.
-    #[pyo3(signature = (hosts, directory, path, delete=false, checksum=false))]
+    #[pyo3(signature = (hosts, directory, path, delete=false, checksum=false, priority="normal"))]
+    #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn fetch_tree(
         &self,
         py: Python<'_>,
@@ -117,11 +120,15 @@ impl Client {
         path: PathBuf,
         delete: bool,
         checksum: bool,
+        priority: &str,
     ) -> PyResult<Transfer> {
         let client = self.client.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let directory = directory.map(|name| parse_name(py, name)).transpose()?;
-        let options = TreeOptions::new(directory).delete(delete).checksum(checksum);
+        let options = TreeOptions::new(directory)
+            .delete(delete)
+            .checksum(checksum)
+            .priority(parse_priority(py, priority)?);
         Transfer::start(None, move |ears| {
             let options = options.updates(ears.updates(|_| {}));
             async move {
@@ -162,7 +169,7 @@ impl Client {
     }
 
     /// Puts a file to hosts.
-    #[pyo3(signature = (path, hosts, name, replace=false, group=None, quorum=None, finish_rest=false, resume=true))]
+    #[pyo3(signature = (path, hosts, name, replace=false, group=None, quorum=None, finish_rest=false, resume=true, priority="normal"))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn put(
         &self,
@@ -175,6 +182,7 @@ impl Client {
         quorum: Option<usize>,
         finish_rest: bool,
         resume: bool,
+        priority: &str,
     ) -> PyResult<Transfer> {
         let client = self.client.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
@@ -183,6 +191,7 @@ impl Client {
             .quorum(quorum)
             .finish_rest(finish_rest)
             .resume(resume)
+            .priority(parse_priority(py, priority)?)
             .group(parse_group(py, group)?);
         Transfer::start(None, move |ears| {
             let options = options.updates(ears.updates(|_| {}));
@@ -194,7 +203,7 @@ impl Client {
     }
 
     /// Has hosts hold the tree of a directory.
-    #[pyo3(signature = (path, hosts, directory, replace=false, group=None, quorum=None, delete=false, checksum=false, copy_unsafe_links=false))]
+    #[pyo3(signature = (path, hosts, directory, replace=false, group=None, quorum=None, delete=false, checksum=false, copy_unsafe_links=false, priority="normal"))]
     #[expect(clippy::too_many_arguments, reason = "named arguments in Python")]
     fn put_tree(
         &self,
@@ -208,11 +217,15 @@ impl Client {
         delete: bool,
         checksum: bool,
         copy_unsafe_links: bool,
+        priority: &str,
     ) -> PyResult<Transfer> {
         let client = self.client.with(Arc::clone)?;
         let hosts = parse_hosts(py, &hosts)?;
         let directory = directory.map(|name| parse_name(py, name)).transpose()?;
-        let tree = TreeOptions::new(directory).delete(delete).checksum(checksum);
+        let tree = TreeOptions::new(directory)
+            .delete(delete)
+            .checksum(checksum)
+            .priority(parse_priority(py, priority)?);
         let links_out = if copy_unsafe_links { LinksOut::Copied } else { LinksOut::Skipped };
         let group = parse_group(py, group)?;
         Transfer::start(None, move |ears| {
@@ -344,6 +357,12 @@ fn parse_digest(py: Python<'_>, digest: &str) -> PyResult<Digest> {
     })
 }
 
+fn parse_priority(py: Python<'_>, priority: &str) -> PyResult<Priority> {
+    priority.parse().map_err(|error: NoSuchPriority| {
+        of_kind(py, "UsageError", &format!("`{priority}`: {error}"), Vec::new())
+    })
+}
+
 fn of_hosts(kind: &'static str, message: String, hosts: &[HostError]) -> Failed {
     let trouble = |trouble| match trouble {
         HostTrouble::Silent => "silent",
@@ -381,6 +400,7 @@ fn of_fetch(error: FetchError) -> Failed {
         | FetchError::TooManyHosts { .. }
         | FetchError::Config(_)
         | FetchError::RangeByProtocol
+        | FetchError::PriorityByProtocol
         | FetchError::Geometry => Failed::new("UsageError", message),
         FetchError::Session(Failure::Write(error)) => {
             Failed::new("SystemFailed", error.to_string())

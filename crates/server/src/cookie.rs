@@ -27,7 +27,7 @@ pub(super) enum Purpose<'a> {
     Digest { name: &'a str },
     /// Having pages of an object's manifest computed, for as often as it is shown.
     Manifest { name: &'a str, digest: Digest },
-    /// Being sent an object, cut like that.
+    /// Being sent an object, cut like that. In which class makes no difference to whoever has the address.
     Start { name: &'a str, digest: Digest, geometry: Geometry },
     /// Being sent that part of an object by NDP: its beginning and its length.
     StartNdp { name: &'a str, digest: Digest, payload: u16, part: (u64, u64) },

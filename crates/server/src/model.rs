@@ -302,6 +302,7 @@ impl<'a> Model<'a> {
                 share_count: 1,
                 geometry,
                 resume: None,
+                background: shape.window % 2 == 1,
                 timeout_ms: 1_000,
             }),
             What::StartNdp { payload } => {
@@ -323,6 +324,7 @@ impl<'a> Model<'a> {
                 geometry,
                 overwrite,
                 resume,
+                background: shape.window % 2 == 1,
                 timeout_ms: 1_000,
             }),
             What::Manifest { log, index } => {

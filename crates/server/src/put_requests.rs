@@ -305,6 +305,7 @@ impl Handler {
             initial_window: taking.initial_window,
             sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink)),
             complete: held.clone(),
+            priority: taking.priority,
             key,
         };
         let events = self.put_events(session);

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use wellspring_core::SessionId;
+use wellspring_core::{Priority, SessionId};
 use wellspring_transport::scdp::{Resume, Share};
 use wellspring_wire::control::{RefusalCode, Start, StartNdp};
 
@@ -145,6 +145,7 @@ impl Handler {
             to: Recipients::One { receiver: client, share },
             initial_window: start.geometry.initial_window,
             resume,
+            priority: Priority::background_if(start.background),
             key,
         };
         let reports = self.reports.clone();

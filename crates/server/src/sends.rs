@@ -400,6 +400,7 @@ mod tests {
             geometry: Geometry { symbol_size: 1_000, symbols_per_block: 10, initial_window: 1 },
             resume: (epoch > 0).then_some(resume),
             timeout_ms: 0,
+            background: false,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use wellspring_core::SessionId;
+use wellspring_core::{Priority, SessionId};
 use wellspring_transport::scdp::ObjectInfo;
 use wellspring_wire::control::{Offer, Request};
 
@@ -34,6 +34,7 @@ pub(super) struct Taking {
     /// It is a file of a tree, and may come in the place of what is no object.
     pub(super) is_of_tree: bool,
     pub(super) initial_window: u8,
+    pub(super) priority: Priority,
     pub(super) timeout_ms: u32,
     /// What the operator is told that it is, if that is told.
     pub(super) shown: Option<String>,
@@ -51,6 +52,7 @@ impl Taking {
             existing: if offer.overwrite { Existing::Replace } else { Existing::Keep },
             is_of_tree: false,
             initial_window: offer.geometry.initial_window,
+            priority: Priority::background_if(offer.background),
             timeout_ms: offer.timeout_ms,
             shown: Some(offer.name.to_string()),
         }

@@ -101,6 +101,7 @@ fn a_server_keeps_its_bound_whatever_its_clients_ask_for() {
             geometry: GEOMETRY,
             resume: Some(ResumeAt { epoch: 1, floor: 0, horizon: BLOCKS }),
             timeout_ms: 60_000,
+            background: false,
         });
         ask(&socket, cookie, &start, |reply| (reply == Reply::Accepted).then_some(()));
         clients.push((session, socket));

@@ -11,6 +11,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod congestion;
+mod levels;
 pub mod lttp;
 pub mod ndp;
 mod priority;

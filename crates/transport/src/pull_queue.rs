@@ -1,15 +1,16 @@
 //! The one queue of pulls a host has, and its pace (SCDP §IV-C; NDP has the same).
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use wellspring_core::{Duration, Rate, Time};
+use wellspring_core::{Duration, Priority, Rate, Time};
 
-/// Who may pull next, round robin, no faster than the answers fit through the host's own link.
+use crate::levels::Levels;
+
+/// Who may pull next: by priority, round robin among equals, no faster than the answers fit through the host's own link.
 #[derive(Debug)]
 pub struct PullQueue {
     link_rate: Rate,
     /// Members that want to pull, each at most once.
-    waiting: VecDeque<u32>,
+    waiting: Levels,
     queued: Vec<bool>,
     /// When the next pull is due: the link is spoken for until then. `None` when that is past and
     /// no member waits.
@@ -30,7 +31,7 @@ impl PullQueue {
     /// that a host which also sends would pull at less than its link's rate. Time in which nobody
     /// waited is not made up for.
     pub fn new(link_rate: Rate, slack: Duration) -> Self {
-        let (waiting, queued) = (VecDeque::new(), Vec::new());
+        let (waiting, queued) = (Levels::default(), Vec::new());
         PullQueue { link_rate, waiting, queued, due: None, left: None, slack, idle_counts: false }
     }
 
@@ -56,8 +57,8 @@ impl PullQueue {
         self.due = self.due.map(|due| due.earlier_of(now));
     }
 
-    /// Puts a member (a small dense index) at the end of the queue, unless it waits already.
-    pub fn enqueue(&mut self, now: Time, member: u32) {
+    /// Puts a member (a small dense index) at the end of those of its priority, unless it waits already.
+    pub fn enqueue(&mut self, now: Time, member: u32, priority: Priority) {
         // Who wants to pull again at the instant of its pull has waited all along.
         if self.waiting.is_empty() && self.left != Some(now) && !self.idle_counts {
             self.due = Some(self.due.map_or(now, |due| due.later_of(now)));
@@ -68,7 +69,7 @@ impl PullQueue {
         }
         if !self.queued[index] {
             self.queued[index] = true;
-            self.waiting.push_back(member);
+            self.waiting.queue(priority.into()).push_back(member);
         }
     }
 
@@ -76,7 +77,7 @@ impl PullQueue {
     pub fn forget(&mut self, member: u32) {
         let queued = self.queued.get_mut(member as usize).map(core::mem::take);
         if queued == Some(true) {
-            self.waiting.retain(|waiting| *waiting != member);
+            self.waiting.remove(member);
         }
     }
 
@@ -85,7 +86,9 @@ impl PullQueue {
         if self.due.is_some_and(|due| due.is_after(now)) {
             return None;
         }
-        let member = self.waiting.pop_front()?;
+        let level = self.waiting.next_level()?;
+        let member = self.waiting.queue(level).pop_front()?;
+        self.waiting.took_turn(level);
         self.queued[member as usize] = false;
         self.left = Some(now);
         Some(member)
@@ -126,14 +129,14 @@ mod tests {
         let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::ZERO);
         let mut now = Time::ZERO;
         for member in [3, 5, 3] {
-            queue.enqueue(now, member);
+            queue.enqueue(now, member, Priority::Normal);
         }
         let mut order = Vec::new();
         for _ in 0..6 {
             let member = queue.next(now).expect("somebody waits");
             order.push(member);
             queue.book(now, 1_500);
-            queue.enqueue(now, member);
+            queue.enqueue(now, member, Priority::Normal);
             assert_eq!(queue.next(now), None, "the link is booked");
             now = queue.deadline().expect("somebody waits");
         }
@@ -141,12 +144,36 @@ mod tests {
         assert_eq!(now, micros(6 * 12));
     }
 
+    /// Members of all priorities want to pull all the time.
+    #[test]
+    fn urgent_members_pull_first_and_no_member_is_starved() {
+        let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::ZERO);
+        let priority = |member: u32| Priority::ALL[member as usize];
+        let mut now = Time::ZERO;
+        for member in [2, 1, 0] {
+            queue.enqueue(now, member, priority(member));
+        }
+        let mut pulls = [0; 3];
+        for pull in 0..180 {
+            let member = queue.next(now).expect("somebody waits");
+            assert!(pull > 0 || member == 0, "the urgent one is the first");
+            pulls[member as usize] += 1;
+            queue.book(now, 1_500);
+            queue.enqueue(now, member, priority(member));
+            now = queue.deadline().expect("somebody waits");
+        }
+        assert_eq!(pulls, [160, 10, 10]);
+        queue.forget(0);
+        queue.forget(1);
+        assert_eq!((queue.next(now), queue.next(now)), (Some(2), None));
+    }
+
     /// How many pulls leave back to back at `now`, with somebody always waiting.
     fn burst(queue: &mut PullQueue, now: Time) -> u32 {
         let mut burst = 0;
         while let Some(member) = queue.next(now) {
             queue.book(now, 1_500);
-            queue.enqueue(now, member);
+            queue.enqueue(now, member, Priority::Normal);
             burst += 1;
         }
         burst
@@ -155,7 +182,7 @@ mod tests {
     #[test]
     fn pulls_that_leave_late_make_up_for_no_more_than_the_slack() {
         let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::from_micros(24));
-        queue.enqueue(Time::ZERO, 0);
+        queue.enqueue(Time::ZERO, 0, Priority::Normal);
         assert_eq!(burst(&mut queue, Time::ZERO), 1);
         assert_eq!(burst(&mut queue, micros(1_012)), 3, "two owed by the slack, one on time");
     }
@@ -163,7 +190,7 @@ mod tests {
     #[test]
     fn another_rate_counts_at_once() {
         let mut queue = PullQueue::batched(Rate::from_mbps(1), Duration::ZERO);
-        queue.enqueue(Time::ZERO, 0);
+        queue.enqueue(Time::ZERO, 0, Priority::Normal);
         assert_eq!(burst(&mut queue, Time::ZERO), 1);
         assert_eq!(queue.deadline(), Some(micros(12_000)));
         queue.begin_anew(micros(100), Rate::from_mbps(1_000));
@@ -177,7 +204,7 @@ mod tests {
     #[test]
     fn packets_that_come_beside_the_answers_put_pulls_off() {
         let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::from_micros(96));
-        queue.enqueue(Time::ZERO, 0);
+        queue.enqueue(Time::ZERO, 0, Priority::Normal);
         assert_eq!(burst(&mut queue, Time::ZERO), 1);
         queue.book(micros(3), 125);
         assert_eq!(queue.deadline(), Some(micros(13)), "twelve for the answer, one for the packet");
@@ -186,28 +213,28 @@ mod tests {
     #[test]
     fn time_in_which_nobody_waited_is_not_made_up_for() {
         let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::from_micros(24));
-        queue.enqueue(Time::ZERO, 0);
+        queue.enqueue(Time::ZERO, 0, Priority::Normal);
         assert_eq!(queue.next(Time::ZERO), Some(0));
         queue.book(Time::ZERO, 1_500);
-        queue.enqueue(micros(1_012), 0);
+        queue.enqueue(micros(1_012), 0, Priority::Normal);
         assert_eq!(burst(&mut queue, micros(1_012)), 1);
     }
 
     #[test]
     fn a_driver_of_batches_makes_up_for_idle_time_too() {
         let mut queue = PullQueue::batched(Rate::from_mbps(1_000), Duration::from_micros(24));
-        queue.enqueue(Time::ZERO, 0);
+        queue.enqueue(Time::ZERO, 0, Priority::Normal);
         assert_eq!(queue.next(Time::ZERO), Some(0));
         queue.book(Time::ZERO, 1_500);
         queue.forget_past(micros(30));
-        queue.enqueue(micros(36), 0);
+        queue.enqueue(micros(36), 0, Priority::Normal);
         assert_eq!(burst(&mut queue, micros(36)), 3, "two owed by the slack, one on time");
     }
 
     #[test]
     fn an_interface_that_is_always_busy_for_a_while_costs_no_pulls() {
         let mut queue = PullQueue::new(Rate::from_mbps(1_000), Duration::from_micros(96));
-        queue.enqueue(Time::ZERO, 0);
+        queue.enqueue(Time::ZERO, 0, Priority::Normal);
         // Asked at 0, 20, 40, ...: twelve microseconds a pull are 50 in 600 all the same.
         let pulls: u32 = (0..=30).map(|turn| burst(&mut queue, micros(20 * turn))).sum();
         assert_eq!(pulls, 51);

@@ -221,6 +221,9 @@ pub struct Start<'a> {
     pub geometry: Geometry,
     /// Takes up a session that an earlier life of the server had begun.
     pub resume: Option<ResumeAt>,
+    /// To be sent behind all others, in the lowest class. A server that does not know this drops the request, as one
+    /// that is malformed.
+    pub background: bool,
     /// How long the client waits for a silent server, and asks the server to wait for it \[ms\];
     /// 0 leaves that to the server.
     pub timeout_ms: u32,
@@ -267,6 +270,9 @@ pub struct Offer<'a> {
     pub overwrite: bool,
     /// Take up what an earlier offer of the same bytes has left, and leave what arrives for a later one.
     pub resume: bool,
+    /// To be pulled behind all others; never through a group. A server that does not know this drops the offer, as one
+    /// that is malformed.
+    pub background: bool,
     /// How long the client waits for a silent server, and asks the server to wait for it \[ms\];
     /// 0 leaves that to the server.
     pub timeout_ms: u32,

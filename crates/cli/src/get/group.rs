@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use wellspring_client::{
-    Client, Cut, FetchError, FetchOptions, Host, Target, TreeChange, TreeError, TreeFilter,
-    TreeOptions, Updates,
+    Client, Cut, FetchError, FetchOptions, Host, Priority, Target, TreeChange, TreeError,
+    TreeFilter, TreeOptions, Updates,
 };
 use wellspring_console::exit::Failed;
 use wellspring_net::store::{Existing, ObjectName, StoreError};
@@ -92,6 +92,7 @@ impl Fetched {
 pub(super) struct Destination {
     pub(super) client: Client,
     pub(super) directory: PathBuf,
+    pub(super) priority: Priority,
     pub(super) cut: Cut,
     /// What becomes of files that others have put there.
     pub(super) existing: Existing,
@@ -168,6 +169,7 @@ impl Group {
             .level(true)
             .existing(into.existing)
             .filter(filter(self))
+            .priority(into.priority)
             .cut(into.cut)
             .updates(updates);
         let heard = Arc::new(Mutex::new(Heard::default()));
@@ -220,7 +222,8 @@ impl Group {
         let mut fetched = Fetched::default();
         let parts = updates.parts(names.len());
         let fetches = names.iter().zip(parts).map(|(name, updates)| {
-            let options = FetchOptions::new(self.name_of(name)).cut(into.cut).updates(updates);
+            let options = FetchOptions::new(self.name_of(name)).priority(into.priority);
+            let options = options.cut(into.cut).updates(updates);
             let existing = if moved.contains(name) { Existing::Replace } else { into.existing };
             let target = Target::File { path: into.directory.join(name), existing };
             let (into, hosts) = (Arc::clone(into), self.hosts.clone());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use wellspring_client::{Client, ClientConfig, TreeError};
+use wellspring_client::{Client, ClientConfig, Priority, TreeError};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Report, Stderr};
@@ -28,6 +28,7 @@ const MAX_LIST_LEN: u64 = 64 << 20;
 pub struct Fetch<'a> {
     pub output: Option<&'a Path>,
     pub force: bool,
+    pub priority: Priority,
     pub cut: &'a CutArgs,
     pub keys: &'a KeyArgs,
     pub network: &'a NetworkArgs,
@@ -100,7 +101,8 @@ pub async fn run(args: &Fetch<'_>, from: &[Source], quiet: bool) -> Result<(), F
     let mut first_error = None;
     let cut = args.cut.for_scdp()?;
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
-    let into = Destination { client, directory: directory.to_owned(), cut, existing };
+    let (priority, to) = (args.priority, directory.to_owned());
+    let into = Destination { client, directory: to, priority, cut, existing };
     let fetches = fetch_all(into, groups, display.updates());
     let interrupted = |_| {
         let text = "interrupted; run it again with --force to fetch what is missing";

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use wellspring_client::{Client, ClientConfig, Swapped, TreeChange, TreeOptions, TreeReport};
+use wellspring_client::{
+    Client, ClientConfig, Priority, Swapped, TreeChange, TreeOptions, TreeReport,
+};
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
 use wellspring_console::output::{Stderr, Stdout};
@@ -27,6 +29,7 @@ pub struct Fetch<'a> {
     pub allow_odd_names: bool,
     pub allow_hidden: bool,
     pub output: Option<&'a Path>,
+    pub priority: Priority,
     pub cut: &'a CutArgs,
     pub keys: &'a KeyArgs,
     pub network: &'a NetworkArgs,
@@ -53,6 +56,7 @@ pub async fn run(args: &Fetch<'_>, from: &TreeLocation, quiet: bool) -> Result<(
         .tree
         .options(TreeOptions::new(from.directory.clone()))?
         .cut(args.cut.for_scdp()?)
+        .priority(args.priority)
         .atomic(args.atomic)
         .allow_odd_names(args.allow_odd_names)
         .allow_hidden(args.allow_hidden)

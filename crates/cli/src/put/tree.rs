@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wellspring_client::{
-    Client, Host, LinksOut, PutTreeOptions, PutTreeReport, ReceiverState, TreeChange, TreeError,
-    TreeOptions, TreeReceiver,
+    Client, Host, LinksOut, Priority, PutTreeOptions, PutTreeReport, ReceiverState, TreeChange,
+    TreeError, TreeOptions, TreeReceiver,
 };
 use wellspring_console::exit::{Failed, INTERRUPTED};
 use wellspring_console::interrupt::Interrupt;
@@ -29,6 +29,7 @@ pub struct Put<'a> {
     pub tree: &'a TreeArgs,
     pub atomic: bool,
     pub links_out: LinksOut,
+    pub priority: Priority,
     pub cut: &'a CutArgs,
     pub report: &'a ReportArgs,
     pub force: bool,
@@ -66,6 +67,7 @@ impl Put<'_> {
         let tree = args
             .options(TreeOptions::new(directory))?
             .cut(self.cut.for_scdp()?)
+            .priority(self.priority)
             .updates(display.updates());
         let options = PutTreeOptions::new(tree)
             .overwrite(self.force)

@@ -63,6 +63,25 @@ fn options_of_one_object_with_a_directory_or_several_objects() {
 }
 
 #[test]
+fn priorities_that_there_are_not_or_of_a_protocol_that_has_none() {
+    for command in [&["get", "127.0.0.1/x", "-o", "none"][..], &["put", "x", "127.0.0.1"]] {
+        for nonsense in ["urgent", "Background", "3", ""] {
+            let args = [command, &["--priority", nonsense]].concat();
+            assert_told(&args, 2, &["--priority", "normal, background"]);
+        }
+    }
+    for command in ["get", "put"] {
+        let help = String::from_utf8(run(&[command, "--help"]).stdout).expect("text");
+        assert!(help.contains("--priority <PRIORITY>"), "{help}");
+    }
+    for protocol in ["lttp", "ndp"] {
+        let get = ["get", "127.0.0.1/x", "-o", "none", "--protocol", protocol];
+        let get = [&get[..], &["--priority", "background"]].concat();
+        assert_told(&get, 2, &["--priority needs --protocol scdp"]);
+    }
+}
+
+#[test]
 fn options_that_need_others() {
     assert_told(&["put", "x", "127.0.0.1", "--finish-rest"], 2, &["--finish-rest needs --quorum"]);
     assert_told(&["doctor", "127.0.0.1", "--interface", "lo"], 2, &["--interface needs --group"]);

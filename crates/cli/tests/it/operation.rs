@@ -347,6 +347,10 @@ fn settings_for_other_calls_fail_none() {
     };
     fetched("[get]\nexclude = [\"*.tmp\"]\natomic = true\ndecoder = \"elimination\"", &[]);
     fetched("[get]\nno-resume = true", &[("WELLSPRING_GET_DELETE", "true")]);
+    fetched("[get]\npriority = \"background\"", &[]);
+    fetched("[get]\nprotocol = \"ndp\"", &[("WELLSPRING_GET_PRIORITY", "background")]);
+    let (status, said) = with_settings(&place, "[get]\npriority = \"urgent\"", &[], &get);
+    assert!(status == 2 && said.contains("get.priority"), "{said}");
     // It would fetch where nothing is to be done.
     let (status, said) = with_settings(&place, "[get]\ndry-run = true", &[], &get);
     assert!(status == 2 && said.contains("--dry-run"), "{said}");
@@ -361,6 +365,7 @@ fn settings_for_other_calls_fail_none() {
     put("b", "", &[("WELLSPRING_PUT_FINISH_REST", "false")], &[]);
     put("c", "", &[("WELLSPRING_PUT_FINISH_REST", "true")], &[]);
     put("d", "[put]\nquorum = 1", &[], &["--finish-rest"]);
+    put("f", "[put]\npriority = \"background\"", &[], &[]);
     put("e", "[put]\nttl = 2\ndeaf-after = 900\nstragglers = \"wait\"", &[], &[]);
     let directory = place.dir("tree");
     let (from, to) = (text(&directory), format!("{here}/tree/"));

@@ -11,6 +11,7 @@ mod verify;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
+use wellspring_core::Priority;
 
 use super::byte_range::Wanted;
 use super::replicas::{Found, Late, Replica, find};
@@ -53,6 +54,9 @@ impl Client {
         Box::pin(async move {
             if options.range.is_some() && options.protocol != FetchProtocol::Scdp {
                 return Err(FetchError::RangeByProtocol);
+            }
+            if options.priority != Priority::Normal && options.protocol != FetchProtocol::Scdp {
+                return Err(FetchError::PriorityByProtocol);
             }
             let by_lttp = matches!(options.protocol, FetchProtocol::Lttp { .. });
             let late = if by_lttp { Late::IsLeftOut } else { Late::Joins };

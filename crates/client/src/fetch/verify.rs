@@ -106,6 +106,7 @@ pub(super) fn order_of(client: &Client, options: &FetchOptions, found: &Found) -
         size: found.size,
         geometry: found.geometry,
         shares: 1,
+        background: false,
         timeout: client.config.timeout,
     }
 }

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use crate::task::JoinSet;
 use tokio::time::Instant;
-use wellspring_core::SessionId;
+use wellspring_core::{Priority, SessionId};
 use wellspring_wire::control::{Cookie, Geometry, Offer, PutState, Request};
 
 use wellspring_wire::scdp::Mode;
 
+use super::super::order::OLD_VERSION;
 use super::super::replicas::{Standing, resolve};
 use super::super::requester::{Answer, AskError, Requester};
 use super::super::{Client, HostError, PutError, Update, Updates, timeout_ms};
@@ -56,10 +57,16 @@ pub(super) struct Offering {
     pub geometry: Geometry,
     pub overwrite: bool,
     pub resume: bool,
+    pub priority: Priority,
     pub timeout: Duration,
 }
 
 impl Offering {
+    /// Whether hosts are to pull it behind all others. Members of a group, which would wait for each other, are not.
+    pub(super) fn is_background(&self) -> bool {
+        self.group.is_none() && self.priority.is_background()
+    }
+
     fn message(&self, session: SessionId) -> Offer<'_> {
         Offer {
             session,
@@ -71,6 +78,7 @@ impl Offering {
             geometry: self.geometry,
             overwrite: self.overwrite,
             resume: self.resume,
+            background: self.is_background(),
             timeout_ms: timeout_ms(self.timeout),
         }
     }
@@ -198,7 +206,7 @@ async fn collect(
         };
         match next {
             Ok(Some(Ok((index, told)))) => {
-                offered[index].hear(told);
+                offered[index].hear(told, offer.is_background());
                 if offered[index].accepted {
                     first.get_or_insert_with(Instant::now);
                 }
@@ -225,13 +233,16 @@ async fn collect(
 
 impl Offered {
     /// Takes in what a host has said.
-    pub(super) fn hear(&mut self, told: Result<Taken, AskError>) {
+    pub(super) fn hear(&mut self, told: Result<Taken, AskError>, is_background: bool) {
         match told {
             Ok(Taken::Complete) => (self.accepted, self.complete) = (true, true),
             Ok(Taken::Blocks(held)) => (self.accepted, self.held) = (true, held),
             Err(error) => {
                 self.trouble = error.trouble();
-                self.refused = Some(error.to_string());
+                self.refused = Some(match error {
+                    AskError::NoAnswer(_) if is_background => format!("{error}; {OLD_VERSION}"),
+                    error => error.to_string(),
+                });
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval};
-use wellspring_core::SessionId;
+use wellspring_core::{Priority, SessionId};
 use wellspring_transport::scdp::{Resume, Share, StragglerAction};
 use wellspring_wire::control::Geometry;
 
@@ -37,6 +37,7 @@ pub(super) struct Run {
     account: Account,
     group: Option<SocketAddr>,
     initial_window: u8,
+    priority: Priority,
     source: Arc<FileSource>,
     /// Whether hosts beyond the quorum are waited for.
     pub(super) finish_rest: bool,
@@ -111,6 +112,7 @@ impl Run {
             account,
             group: offer.group,
             initial_window: offer.geometry.initial_window,
+            priority: offer.priority,
             source,
             finish_rest: false,
             quorum_after: None,
@@ -205,6 +207,7 @@ impl Run {
             to,
             initial_window: self.initial_window,
             resume,
+            priority: self.priority,
             key: None,
         };
         let progress = self.handle.send_object(
@@ -221,7 +224,7 @@ impl Run {
     /// A host has answered, and verified what it has, while others were sent to.
     fn on_late(&mut self, index: usize, told: Result<Taken, AskError>) -> Result<(), PutError> {
         let offered = &mut self.account.receivers[index].offered;
-        offered.hear(told);
+        offered.hear(told, self.priority.is_background());
         if let Some(reason) = offered.refused.clone() {
             self.fail(index, reason);
             return Ok(());

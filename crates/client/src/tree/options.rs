@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use wellspring_core::Priority;
+
 use super::super::{Cut, FetchOptions, Updates};
 use crate::store::tree::listing::{Keeps, Selection, SkipReason, TreeName, TreePart};
 use crate::store::tree::{Plan, PlanOptions, Swapped, TreeFilter};
@@ -38,6 +40,8 @@ pub struct TreeOptions {
     pub allow_odd_names: bool,
     /// Take names that begin with a dot into the user's home directory, too. Other directories get them in any case.
     pub allow_hidden: bool,
+    /// Its turns among the other transfers: of all that is fetched or put.
+    pub priority: Priority,
     /// How objects are cut.
     pub cut: Cut,
     /// Where updates go. They are of all the bytes together.
@@ -57,6 +61,7 @@ setters! {
         filter: TreeFilter,
         allow_odd_names: bool,
         allow_hidden: bool,
+        priority: Priority,
         cut: Cut,
         updates: Updates,
     }
@@ -77,6 +82,7 @@ impl TreeOptions {
             filter: TreeFilter::default(),
             allow_odd_names: false,
             allow_hidden: false,
+            priority: Priority::Normal,
             cut: Cut::default(),
             updates: Updates::default(),
         }
@@ -126,7 +132,8 @@ impl TreeOptions {
             .directory
             .clone()
             .unwrap_or_else(|| ObjectName::new("tree").expect("a word is a name"));
-        let mut options = FetchOptions::new(name).cut(self.cut).updates(updates);
+        let options = FetchOptions::new(name).cut(self.cut).priority(self.priority);
+        let mut options = options.updates(updates);
         options.tree_part = Some(part);
         options.longest = longest;
         options

@@ -21,6 +21,7 @@ mod on_path;
 mod operation;
 mod other_keys;
 mod paths;
+mod priorities;
 mod process;
 mod put_races;
 mod put_resume;

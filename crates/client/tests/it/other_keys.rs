@@ -211,6 +211,7 @@ async fn sessions_of_alice() -> (Served, Guest, Guest) {
             geometry: GEOMETRY,
             resume: None,
             timeout_ms: 60_000,
+            background: false,
         });
         assert_eq!(alice.ask_proven(at, &start), Ok(()));
         let offer = Request::Offer(Offer {
@@ -224,6 +225,7 @@ async fn sessions_of_alice() -> (Served, Guest, Guest) {
             overwrite: false,
             resume: false,
             timeout_ms: 60_000,
+            background: false,
         });
         assert_eq!(alice.ask_proven(at, &offer), Ok(()));
         (alice, bob)

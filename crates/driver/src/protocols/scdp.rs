@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::mpsc;
 
-use wellspring_core::{Duration, Frame, GroupId, HostId, Rate, SessionId, Time};
+use wellspring_core::{Duration, Frame, GroupId, HostId, Priority, Rate, SessionId, Time};
 use wellspring_transport::scdp::{
     self, Command, Event, ObjectInfo, ReceiveSession, ReceiveStats, Resume, Role, SendSession,
     SendStats, Share, StragglerAction,
@@ -51,8 +51,20 @@ pub(crate) struct Session {
 
 /// The side that is begun.
 pub(crate) enum Start {
-    Send { object: ObjectInfo, to: To, initial_window: u8, resume: Option<Resume> },
-    Receive { object: ObjectInfo, mode: Mode, initial_window: u8, complete: Vec<Range<u32>> },
+    Send {
+        object: ObjectInfo,
+        to: To,
+        initial_window: u8,
+        resume: Option<Resume>,
+        priority: Priority,
+    },
+    Receive {
+        object: ObjectInfo,
+        mode: Mode,
+        initial_window: u8,
+        complete: Vec<Range<u32>>,
+        priority: Priority,
+    },
 }
 
 /// To whom the peers of a session are sent.
@@ -235,7 +247,7 @@ impl Protocol for Scdp {
         peers: &[HostId],
     ) -> Option<Command> {
         Some(match opening {
-            Start::Send { object, to, initial_window, resume } => {
+            Start::Send { object, to, initial_window, resume, priority } => {
                 let role = match (to, peers) {
                     (To::One(share), &[receiver]) => Role::Unicast { receiver, share },
                     // The group's number means nothing: its session says where its symbols go.
@@ -245,9 +257,17 @@ impl Protocol for Scdp {
                     (To::One(_), _) => return None,
                 };
                 let class = None;
-                Command::Send(SendSession { session, object, role, initial_window, class, resume })
+                Command::Send(SendSession {
+                    session,
+                    object,
+                    role,
+                    initial_window,
+                    class,
+                    resume,
+                    priority,
+                })
             }
-            Start::Receive { object, mode, initial_window, complete } => {
+            Start::Receive { object, mode, initial_window, complete, priority } => {
                 let senders = peers.to_vec();
                 Command::Receive(ReceiveSession {
                     session,
@@ -256,6 +276,7 @@ impl Protocol for Scdp {
                     senders,
                     initial_window,
                     complete,
+                    priority,
                 })
             }
         })

@@ -207,6 +207,7 @@ pub fn send_from(
         initial_window: WINDOW,
         resume: None,
         key: None,
+        priority: wellspring_core::Priority::Normal,
     };
     watch.progress = Some(driver.handle().send_object(request, sink).expect("running"));
     watch
@@ -248,6 +249,7 @@ pub fn expect_into(
         sink,
         complete: Vec::new(),
         key: None,
+        priority: wellspring_core::Priority::Normal,
     };
     watch.progress = Some(driver.handle().receive_object(request, events).expect("running"));
     watch

@@ -182,6 +182,7 @@ impl World for Simulated {
                 initial_window: WINDOW,
                 class: None,
                 resume: None,
+                priority: wellspring_core::Priority::Normal,
             })
         };
         let one = |index, count| Role::Unicast {

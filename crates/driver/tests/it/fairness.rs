@@ -59,6 +59,7 @@ fn send_scattered(
         initial_window: WINDOW,
         resume: None,
         key: None,
+        priority: wellspring_core::Priority::Normal,
     };
     driver.handle().send_object(request, sink).expect("running");
     let stop = Arc::new(AtomicBool::new(false));

@@ -171,6 +171,7 @@ fn a_disk_that_fails_ends_the_session_at_both_ends() {
         initial_window: WINDOW,
         resume: None,
         key: None,
+        priority: wellspring_core::Priority::Normal,
     };
     sending.progress = Some(from.handle().send_object(request, events).expect("running"));
     assert!(matches!(sending.failed(), Failure::Read(_)));

@@ -5,6 +5,7 @@ mod conformance;
 mod fairness;
 mod hostile;
 mod memory;
+mod priorities;
 mod socket;
 mod transfers;
 mod trims;

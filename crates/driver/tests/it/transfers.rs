@@ -383,6 +383,7 @@ fn blocks_are_read_a_few_times_at_most_whatever_is_taken_for_lost() {
         initial_window: WINDOW,
         resume: None,
         key: None,
+        priority: wellspring_core::Priority::Normal,
     };
     from.handle().send_object(request, events).expect("running");
     receiving.received();

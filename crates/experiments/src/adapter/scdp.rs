@@ -3,7 +3,7 @@
 use super::{Account, ActionsOf, Adapter, FrameOf, Leg, SessionEvent, multicast_group};
 use crate::record::Reason;
 use crate::scenario::{Configuration, FabricKind, Protocol, ProtocolName, Scenario};
-use wellspring_core::{Class, HostId, Rate, Seed, SessionId};
+use wellspring_core::{Class, HostId, Priority, Rate, Seed, SessionId};
 use wellspring_sim::pcapng::Transport;
 use wellspring_transport::scdp;
 use wellspring_wire::scdp::{HEADER_WITH_OPTIONS_LEN, Mode, emit};
@@ -49,6 +49,7 @@ impl Scdp {
             initial_window: window.min(255) as u8,
             class: self.class(leg),
             resume: None,
+            priority: Priority::Normal,
         })
     }
 }
@@ -70,6 +71,7 @@ impl Scdp {
             senders: from.iter().map(|sender| HostId(*sender)).collect(),
             initial_window: window.min(255) as u8,
             complete: Vec::new(),
+            priority: Priority::Normal,
         };
         actions.command(HostId(leg.to), scdp::Command::Receive(receive));
     }

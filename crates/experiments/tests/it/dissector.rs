@@ -322,6 +322,7 @@ fn a_reply_is_linked_to_its_request() {
         share_count: 3,
         geometry,
         resume: None,
+        background: true,
         timeout_ms: 5_000,
     };
     let request = |nonce, request: &Request<'_>| {
@@ -360,6 +361,8 @@ fn a_reply_is_linked_to_its_request() {
                 ("wellspring.session", "0x12345678"),
                 ("wellspring.control.share_index", "1"),
                 ("wellspring.control.share_count", "3"),
+                ("wellspring.control.resume", "0"),
+                ("wellspring.control.background", "1"),
                 ("wellspring.control.timeout", "5000"),
                 ("wellspring.control.name", "models/7b.bin"),
             ]),

@@ -51,6 +51,7 @@ impl Table {
             overwrite: false,
             resume: false,
             timeout_ms: 600_000,
+            background: false,
         };
         let owner = Owner { client: at(host), key: None };
         let admitted = self.puts.admit(owner, &offer, &self.config, (&self.quotas, None));

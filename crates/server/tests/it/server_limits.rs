@@ -215,6 +215,7 @@ fn a_cookie_pays_once_for_what_is_not_there() {
             geometry: GEOMETRY,
             resume: None,
             timeout_ms: 0,
+            background: false,
         });
         stranger.earn_cookie(&wrong);
         let code = loop {

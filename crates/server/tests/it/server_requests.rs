@@ -68,6 +68,7 @@ fn nothing_is_sent_or_taken_without_a_cookie() {
         geometry: GEOMETRY,
         resume: None,
         timeout_ms: 0,
+        background: false,
     });
     let offered = Request::Offer(offer(2, "y", 0));
     for request in [start, offered] {
@@ -96,6 +97,22 @@ fn nothing_is_sent_or_taken_without_a_cookie() {
     stranger.ask(&start, |reply| {
         assert!(matches!(reply, Reply::Challenge { .. }), "{reply:?}");
     });
+}
+
+/// Who asks for the background need not prove its address once more.
+#[test]
+fn the_cookie_of_an_answer_is_good_for_every_priority() {
+    let home = tempfile::tempdir().expect("temporary directory");
+    std::fs::write(home.path().join("x"), vec![7; 3_000_000]).expect("write");
+    let served = serve(home.path(), false);
+    for (session, background) in [(1, false), (2, true)] {
+        let mut stranger = Stranger::of(&served);
+        stranger.info("x").expect("it is there");
+        let Request::Start(start) = start_of_x(session) else { panic!("a start") };
+        stranger.ask(&Request::Start(Start { background, ..start }), |reply| {
+            assert!(matches!(reply, Reply::Accepted), "{background}: {reply:?}");
+        });
+    }
 }
 
 #[test]
@@ -187,6 +204,7 @@ fn a_replayed_cookie_brings_no_more_than_was_sent() {
             geometry,
             resume: None,
             timeout_ms: 1_000,
+            background: false,
         })
     };
     // Digests become known, and each info brings a cookie of its own.

@@ -47,6 +47,7 @@ pub fn start_of_x(session: u32) -> Request<'static> {
         geometry: GEOMETRY,
         resume: None,
         timeout_ms: 60_000,
+        background: false,
     })
 }
 
@@ -157,6 +158,7 @@ pub fn offer(session: u32, name: &str, size: u64) -> Offer<'_> {
         overwrite: false,
         resume: false,
         timeout_ms: 0,
+        background: false,
     }
 }
 

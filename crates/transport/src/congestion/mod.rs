@@ -72,6 +72,9 @@ pub trait CongestionController {
     /// This is one of several paths between the same hosts, which together take one flow's share of a bottleneck
     /// that they have in common: it takes the part `part`, above 0 and up to 1. BBR takes no notice.
     fn set_part(&mut self, _part: f64) {}
+
+    /// What others want of the path is left to them, from now on. CUBIC and BBR take no notice.
+    fn yield_to_others(&mut self) {}
 }
 
 /// The controllers to choose from.
@@ -200,6 +203,10 @@ impl CongestionController for Controller {
 
     fn set_part(&mut self, part: f64) {
         self.inner_mut().set_part(part);
+    }
+
+    fn yield_to_others(&mut self) {
+        self.inner_mut().yield_to_others();
     }
 }
 

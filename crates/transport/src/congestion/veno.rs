@@ -18,6 +18,10 @@
 //! Slow start ends when its own queue shows (see `slow_start`), or by a large share of losses. A few do not end it:
 //! a session that comes to a queue full of others' packets loses some at once, and CUBIC's growth from there takes a
 //! minute to a fair share at 60 ms.
+//!
+//! A session that yields to others does not wait for losses: a queue so long that a loss would be congestion shrinks its
+//! window, once a round trip. Beside flows that fill the queue it gets little, and alone it keeps the queue short and the
+//! link in use. The idea is that of LEDBAT (RFC 6817), which measures delays one way.
 
 use wellspring_core::{Duration, Time};
 
@@ -60,6 +64,8 @@ pub struct Veno {
     settled_from: u64,
     /// Packets that had been delivered when the last one was asked for.
     asked_after: u64,
+    /// If it yields to others: the window has been reduced for packets asked for before so many had been delivered.
+    yielded_at: Option<u64>,
 }
 
 /// Arrivals, and the gaps between them.
@@ -126,6 +132,7 @@ impl Veno {
             loss_share: 0.0,
             settled_from: 0,
             asked_after: 0,
+            yielded_at: None,
         }
     }
 
@@ -153,6 +160,11 @@ impl Veno {
         let queue = self.sustained().saturating_sub(least);
         let longest = Duration::from_picos(self.longest.get()).saturating_sub(least);
         queue * CONGESTED_PART >= longest && queue * NOISE_PART >= least
+    }
+
+    /// Whether it yields to others, and does so now.
+    fn is_in_the_way(&self, delivery: &Delivery) -> bool {
+        self.yielded_at.is_some_and(|at| delivery.delivered_before >= at) && self.is_congested()
     }
 
     fn reduce(&mut self) {
@@ -203,6 +215,9 @@ impl CongestionController for Veno {
                     self.settled_from = delivery.delivered;
                 }
             }
+        } else if self.is_in_the_way(delivery) {
+            self.growth.reduce();
+            self.yielded_at = Some(delivery.delivered);
         } else if delivery.window_limited {
             self.growth.grow_on_delivered(now, rtt);
         }
@@ -243,6 +258,10 @@ impl CongestionController for Veno {
 
     fn set_part(&mut self, part: f64) {
         self.growth.set_part(part);
+    }
+
+    fn yield_to_others(&mut self) {
+        self.yielded_at = self.yielded_at.or(Some(0));
     }
 }
 

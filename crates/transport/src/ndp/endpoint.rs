@@ -14,7 +14,7 @@ use core::convert::Infallible;
 use core::ops::Bound::{self, Unbounded};
 use wellspring_core::{
     Destination, DropReason, Duration, Ecn, Endpoint as EndpointContract, Frame, Identity,
-    SessionId, Time, Verdict, Work, WorkDone,
+    Priority, SessionId, Time, Verdict, Work, WorkDone,
 };
 use wellspring_wire::ndp::{Data, NdpHeader};
 
@@ -121,7 +121,7 @@ impl Endpoint {
             self.control.push_back((key, reply));
         }
         if receiver.has_pull() {
-            self.pulls.enqueue(now, place);
+            self.pulls.enqueue(now, place, Priority::Normal);
         }
         let (session, stats) = (frame.session, receiver.stats);
         if let Some(bytes) = answer.progress {
@@ -241,7 +241,7 @@ impl Endpoint {
             return;
         }
         if receiver.repeat_pull(now) {
-            self.pulls.enqueue(now, place);
+            self.pulls.enqueue(now, place, Priority::Normal);
         }
         let due = receiver.deadline(&self.config);
         self.transfers.set_receiver_due(place, due);
@@ -270,7 +270,7 @@ impl Endpoint {
             let (granted, more) = (receiver.pull(now), receiver.has_pull());
             self.pulls.book(now, answer);
             if more {
-                self.pulls.enqueue(now, place);
+                self.pulls.enqueue(now, place, Priority::Normal);
             }
             return Some(self.control_frame(key, NdpHeader::Pull { granted }));
         }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
-use wellspring_core::{Class, Duration, GroupId, HostId, SessionId};
+use wellspring_core::{Class, Duration, GroupId, HostId, Priority, SessionId};
 use wellspring_wire::scdp::{Mode, Options};
 
 /// The object of a session, as RFC 6330 partitions it, or in blocks of one length.
@@ -242,9 +242,11 @@ pub struct SendSession {
     pub role: Role,
     /// Symbols pushed unasked, w \[packets\] (SCDP §V: 12; 6 a sender in many-to-one).
     pub initial_window: u8,
-    /// All symbols in this data class (1 is served first) instead of MLFQ's; for sessions that
-    /// give way to all others, the lowest (SCDP §V-A, background). Control packets keep class 0.
+    /// All symbols in this data class (1 is served first) instead of MLFQ's. Control packets keep class 0.
     pub class: Option<Class>,
+    /// Its turns among the host's other sessions. Of one in the background all symbols are in the lowest class (SCDP §V-A)
+    /// unless `class` says another.
+    pub priority: Priority,
     /// Takes up an earlier sender's work; `None` for a new session.
     pub resume: Option<Resume>,
 }
@@ -266,6 +268,9 @@ pub struct ReceiveSession {
     pub initial_window: u8,
     /// Blocks that are there already, ascending: none of their symbols is asked for.
     pub complete: Vec<Range<u32>>,
+    /// Its turns to pull among the host's other sessions. A group, whose other members would wait, is never in the
+    /// background.
+    pub priority: Priority,
 }
 
 /// What the application asks for.

@@ -1,6 +1,6 @@
 //! SCDP sessions side by side through one bottleneck.
 
-use wellspring_core::{Duration, GroupId, HostId, Rate, Seed, SessionId};
+use wellspring_core::{Duration, GroupId, HostId, Priority, Rate, Seed, SessionId};
 use wellspring_testkit::{Bottleneck, Dumbbell, Pair};
 use wellspring_transport::congestion::Algorithm;
 use wellspring_transport::scdp::{
@@ -109,6 +109,7 @@ fn transfer(pair: u32, role: Role) -> Command {
         initial_window: 12,
         class: None,
         resume: None,
+        priority: wellspring_core::Priority::Normal,
     })
 }
 
@@ -227,12 +228,37 @@ pub fn group_beside(
     shares
 }
 
+/// What a session in the background gets, and what others get beside it that begin two seconds before or after it, as
+/// the seed decides.
+#[allow(dead_code, reason = "not every user of this file needs it")]
+pub fn background_beside(seed: u64, path: &Path, others: &[Algorithm]) -> Vec<f64> {
+    let mut all = vec![Algorithm::Veno];
+    all.extend_from_slice(others);
+    let mut lab = lab(seed, path, &all);
+    let count = all.len() as u32;
+    for turn in 0..count {
+        let pair = (turn + seed as u32) % count;
+        if pair == 0 {
+            expect_with(&mut lab, Priority::Background);
+        }
+        begin(&mut lab, pair);
+        lab.run(Duration::from_secs(2));
+    }
+    lab.run(Duration::from_secs(12));
+    shares(&mut lab, path, Duration::from_secs(12))
+}
+
 /// Announces the first pair's transfer to its receiver, as over sockets.
 fn expect(lab: &mut Lab) {
+    expect_with(lab, Priority::Normal);
+}
+
+fn expect_with(lab: &mut Lab, priority: Priority) {
     let object = ObjectInfo::new(20_000_000 * u64::from(SYMBOL), SYMBOL, 100, 0);
     let (session, mode, senders) = (SessionId(1), Mode::Unicast, vec![HostId(0)]);
     let (initial_window, complete) = (12, Vec::new());
-    let receive = ReceiveSession { session, object, mode, senders, initial_window, complete };
+    let receive =
+        ReceiveSession { session, object, mode, senders, initial_window, complete, priority };
     lab.command(HostId(1), Command::Receive(receive));
 }
 

@@ -24,8 +24,12 @@ const OPERATION_GROUP_KEY: u8 = 8;
 const OPERATION_PROBE: u8 = 9;
 const OPERATION_PROBE_REPLY: u8 = 8;
 const FLAG_RESUME: u8 = 1;
+const FLAG_BACKGROUND: u8 = 2;
 const FLAG_OVERWRITE: u8 = 1;
 const FLAG_RESUME_PUT: u8 = 2;
+const FLAG_BACKGROUND_PUT: u8 = 4;
+/// What the position of a start that takes up nothing is.
+const NOWHERE: ResumeAt = ResumeAt { epoch: 0, floor: 0, horizon: 0 };
 const CHECK: crc::Crc<u32> = crc::Crc::<u32>::new(&crc::CRC_32_ISO_HDLC);
 
 /// Whether a datagram claims to be a request that holds a key, which nobody may read who gets at a host's private key
@@ -231,15 +235,20 @@ fn put_geometry(geometry: &Geometry, out: &mut Vec<u8>) {
     out.push(geometry.initial_window);
 }
 
+fn flag(is_set: bool, flag: u8) -> u8 {
+    if is_set { flag } else { 0 }
+}
+
 fn put_start(start: &Start<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&start.session.0.to_be_bytes());
     out.extend_from_slice(&start.digest);
     put_geometry(&start.geometry, out);
     out.extend_from_slice(&[start.share_index, start.share_count]);
-    let (flags, at) = match start.resume {
+    let (resume, at) = match start.resume {
         Some(at) => (FLAG_RESUME, at),
-        None => (0, ResumeAt { epoch: 0, floor: 0, horizon: 0 }),
+        None => (0, NOWHERE),
     };
+    let flags = resume | flag(start.background, FLAG_BACKGROUND);
     out.extend_from_slice(&[flags, at.epoch]);
     out.extend_from_slice(&at.floor.to_be_bytes());
     out.extend_from_slice(&at.horizon.to_be_bytes());
@@ -262,8 +271,9 @@ fn put_offer(offer: &Offer<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(&offer.digest);
     put_geometry(&offer.geometry, out);
     out.extend_from_slice(&offer.size.to_be_bytes());
-    let flag = |is_set, flag| if is_set { flag } else { 0 };
-    let flags = flag(offer.overwrite, FLAG_OVERWRITE) | flag(offer.resume, FLAG_RESUME_PUT);
+    let flags = flag(offer.overwrite, FLAG_OVERWRITE)
+        | flag(offer.resume, FLAG_RESUME_PUT)
+        | flag(offer.background, FLAG_BACKGROUND_PUT);
     out.extend_from_slice(&[offer.mode as u8, flags]);
     let (family, address, port) = match offer.group {
         None => (0, [0; 16], 0),
@@ -402,14 +412,25 @@ fn parse_start<'a>(body: &mut Reader<'a>) -> Result<Start<'a>, ParseError> {
     }
     let flags = body.u8()?;
     let at = ResumeAt { epoch: body.u8()?, floor: body.u32()?, horizon: body.u32()? };
-    let resume = match flags {
-        0 if at == (ResumeAt { epoch: 0, floor: 0, horizon: 0 }) => None,
+    let background = flags & FLAG_BACKGROUND != 0;
+    let resume = match flags & !FLAG_BACKGROUND {
+        0 if at == NOWHERE => None,
         FLAG_RESUME => Some(at),
         _ => return Err(ParseError::BadField("resume")),
     };
     let timeout_ms = body.u32()?;
     let name = name(body)?;
-    Ok(Start { session, name, digest, share_index, share_count, geometry, resume, timeout_ms })
+    Ok(Start {
+        session,
+        name,
+        digest,
+        share_index,
+        share_count,
+        geometry,
+        resume,
+        background,
+        timeout_ms,
+    })
 }
 
 fn parse_start_ndp<'a>(body: &mut Reader<'a>) -> Result<StartNdp<'a>, ParseError> {
@@ -436,7 +457,11 @@ fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {
         _ => return Err(ParseError::BadField("mode")),
     };
     let flags = body.u8()?;
-    if flags & !(FLAG_OVERWRITE | FLAG_RESUME_PUT) != 0 {
+    if flags & !(FLAG_OVERWRITE | FLAG_RESUME_PUT | FLAG_BACKGROUND_PUT) != 0 {
+        return Err(ParseError::BadField("flags"));
+    }
+    let background = flags & FLAG_BACKGROUND_PUT != 0;
+    if background && mode == Mode::OneToMany {
         return Err(ParseError::BadField("flags"));
     }
     let (overwrite, resume) = (flags & FLAG_OVERWRITE != 0, flags & FLAG_RESUME_PUT != 0);
@@ -458,7 +483,19 @@ fn parse_offer<'a>(body: &mut Reader<'a>) -> Result<Offer<'a>, ParseError> {
     let group = group.map(|ip| SocketAddr::new(ip, port));
     let timeout_ms = body.u32()?;
     let name = name(body)?;
-    Ok(Offer { session, name, size, digest, mode, group, geometry, overwrite, resume, timeout_ms })
+    Ok(Offer {
+        session,
+        name,
+        size,
+        digest,
+        mode,
+        group,
+        geometry,
+        overwrite,
+        resume,
+        background,
+        timeout_ms,
+    })
 }
 
 fn parse_reply<'a>(

@@ -22,7 +22,7 @@ use crate::byte_range::Wanted;
 use crate::driver::{Failure, SessionEvent, SessionProgress};
 use crate::manifest::{PageId, RESUMED_EPOCH, Verified, first_missing, object_of};
 use crate::narrow::{datagram_len, examine, suspected_after};
-use crate::order::Order;
+use crate::order::{OLD_VERSION, Order};
 use crate::pages::Pages;
 use crate::paths::{PathOpener, Paths};
 use crate::protocols::{DriverHandle, ReceiveObject};
@@ -156,6 +156,7 @@ impl Run {
                 initial_window: order.geometry.initial_window,
                 sink: Arc::new(Verified::new(Arc::clone(&pages.manifest), sink.as_object_sink())),
                 complete,
+                priority: options.priority,
                 key: None,
             },
             report,
@@ -315,6 +316,9 @@ impl Run {
                 let reason = match reason {
                     None if self.order.requester.is_closed(sender) => {
                         "does not listen any more (connection refused)".to_owned()
+                    }
+                    None if self.order.background && !self.paths.contains_key(&share) => {
+                        format!("fell silent; {OLD_VERSION}")
                     }
                     None => "fell silent".to_owned(),
                     Some(CloseReason::UnknownSession) => {

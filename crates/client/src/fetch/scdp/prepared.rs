@@ -55,6 +55,7 @@ impl Prepared {
             size,
             geometry,
             shares: shares.len() as u8,
+            background: options.priority.is_background(),
             timeout: client.config.timeout,
         };
         Prepared { order, object, wanted, replicas, shares, sink, pages, complete }

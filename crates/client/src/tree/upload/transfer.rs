@@ -467,6 +467,7 @@ impl<'a> Upload<'a> {
             .group(self.options.group.filter(|_| hosts.len() > 1))
             .quorum(Some(1))
             .finish_rest(true)
+            .priority(self.options.tree.priority)
             .cut(self.options.tree.cut)
             .updates(updates);
         options.tree_part = Some(part);

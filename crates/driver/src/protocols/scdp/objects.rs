@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use wellspring_core::SessionId;
+use wellspring_core::{Priority, SessionId};
 use wellspring_transport::scdp::{ObjectInfo, Resume, Share};
 use wellspring_trust::Fingerprint;
 use wellspring_wire::scdp::Mode;
@@ -54,6 +54,8 @@ pub struct SendObject {
     pub initial_window: u8,
     /// Takes up an earlier sender's work; `None` for a new session.
     pub resume: Option<Resume>,
+    /// Its turns among the host's other sessions; of one in the background all symbols are in the lowest class.
+    pub priority: Priority,
     /// The key that it is asked by, where hosts have keys: the session's datagrams go to and come from its owner alone.
     /// `None`: whoever has the address.
     pub key: Option<Fingerprint>,
@@ -78,6 +80,8 @@ pub struct ReceiveObject {
     pub sink: Arc<dyn ObjectSink>,
     /// Blocks that are there already, ascending.
     pub complete: Vec<Range<u32>>,
+    /// Its turns to pull among the host's other sessions.
+    pub priority: Priority,
     /// The key that it is asked by, where hosts have keys: the session's datagrams go to and come from its owner alone.
     /// `None`: whoever has the address.
     pub key: Option<Fingerprint>,
@@ -86,13 +90,23 @@ pub struct ReceiveObject {
 impl SendObject {
     /// What opening its session takes.
     pub(in super::super) fn opening(self, events: EventSink) -> Opening<Scdp> {
-        let SendObject { session, object, digest, source, to, initial_window, resume, key } = self;
+        let SendObject {
+            session,
+            object,
+            digest,
+            source,
+            to,
+            initial_window,
+            resume,
+            priority,
+            key,
+        } = self;
         let (peers, group, to) = match to {
             Recipients::One { receiver, share } => (vec![receiver], None, To::One(share)),
             Recipients::Many { members, group, held } => (members, group, To::Many { held }),
         };
         let side = Side::Sending { source, group, members: Vec::new() };
-        let start = Start::Send { object, to, initial_window, resume };
+        let start = Start::Send { object, to, initial_window, resume, priority };
         opening((session, key), &object, digest, (peers, side, start), events)
     }
 }
@@ -109,11 +123,12 @@ impl ReceiveObject {
             initial_window,
             sink,
             complete,
+            priority,
             key,
         } = self;
         let done = complete.iter().map(|run| (run.len() as u64, object.byte_range_of_run(run)));
         let done: Vec<(u64, Range<u64>)> = done.collect();
-        let start = Start::Receive { object, mode, initial_window, complete };
+        let start = Start::Receive { object, mode, initial_window, complete, priority };
         let sides = (senders, Side::Receiving { sink }, start);
         let opening = opening((session, key), &object, digest, sides, events);
         for (blocks, bytes) in done {

@@ -2,6 +2,7 @@
 
 mod admission;
 mod pace;
+mod ready;
 mod transmit;
 
 use alloc::boxed::Box;
@@ -14,6 +15,7 @@ use wellspring_core::{
 use wellspring_wire::scdp::{Close, CloseReason, ScdpHeader, Symbol};
 
 use self::pace::Pace;
+use self::ready::Ready;
 use super::context::Context;
 use super::receiver::{Arrival, Receiver};
 use super::sender::Sender;
@@ -50,11 +52,7 @@ pub struct Endpoint {
     signs_of_life: VecDeque<u32>,
     /// Corrects the rate of pulls, if it is to be corrected.
     pace: Option<Pace>,
-    /// Sending sessions with something to send, round robin.
-    ready: VecDeque<u32>,
-    is_ready: Vec<bool>,
-    /// Symbols the session at the head of `ready` may still send in a row.
-    burst_left: u16,
+    ready: Ready,
     closes: VecDeque<(HostId, u16, SessionId, Close)>,
     received: VecDeque<SessionId>,
     events: VecDeque<Event>,
@@ -80,9 +78,7 @@ impl Endpoint {
             places: BTreeMap::new(),
             timers: TimerQueue::new(),
             due: Vec::new(),
-            ready: VecDeque::new(),
-            is_ready: Vec::new(),
-            burst_left: 0,
+            ready: Ready::default(),
             closes: VecDeque::new(),
             received: VecDeque::new(),
             events: VecDeque::new(),
@@ -195,9 +191,7 @@ impl Endpoint {
 
     fn insert(&mut self, id: SessionId, session: Session) -> u32 {
         let place = self.sessions.insert((id, session));
-        if place as usize == self.is_ready.len() {
-            self.is_ready.push(false);
-        }
+        self.ready.make_room(place);
         self.places.insert(id, place);
         place
     }
@@ -224,7 +218,6 @@ impl Endpoint {
 
     /// Brings queues and timers in line with a session's state; removes it when it is over.
     fn refresh(&mut self, now: Time, place: u32) {
-        let index = place as usize;
         let Some((id, session)) = self.sessions.peek(place) else { return };
         let (over, deadline) = match session {
             Session::Receiving(r) => (r.is_over(), r.deadline()),
@@ -238,11 +231,10 @@ impl Endpoint {
         }
         match session {
             Session::Receiving(r) if r.owes_sign_of_life() => self.owe_sign_of_life(place),
-            Session::Receiving(r) if r.wants_pull() => self.pulls.enqueue(now, place),
-            Session::Sending(s) if s.can_send() && !self.is_ready[index] => {
-                self.is_ready[index] = true;
-                self.ready.push_back(place);
+            Session::Receiving(r) if r.wants_pull() => {
+                self.pulls.enqueue(now, place, r.priority());
             }
+            Session::Sending(s) if s.can_send() => self.ready.enqueue(place, s.priority()),
             _ => {}
         }
         self.timers.set(place, deadline);

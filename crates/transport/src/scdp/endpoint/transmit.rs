@@ -73,26 +73,17 @@ impl Endpoint {
 
     pub(super) fn next_symbol(&mut self, now: Time) -> Option<Frame<ScdpHeader>> {
         loop {
-            let &place = self.ready.front()?;
-            let index = place as usize;
+            let (place, level) = self.ready.current()?;
             let frame = match self.sessions.get(place) {
                 Some((_, Session::Sending(sender))) => sender.next_frame(now, &self.config),
                 _ => None, // over since
             };
             let Some(frame) = frame else {
-                self.ready.pop_front();
-                self.is_ready[index] = false;
-                self.burst_left = 0;
+                self.ready.leave(level);
                 self.on_idle(now, place);
                 continue;
             };
-            if self.burst_left == 0 {
-                self.burst_left = self.config.burst.max(1);
-            }
-            self.burst_left -= 1;
-            if self.burst_left == 0 {
-                self.ready.rotate_left(1);
-            }
+            self.ready.sent(level, self.config.burst);
             return Some(frame);
         }
     }

@@ -13,7 +13,9 @@ mod stream_account;
 
 use alloc::vec::Vec;
 use core::ops::Range;
-use wellspring_core::{DropReason, Duration, HostId, Identity, SessionId, Time, Verdict, Work};
+use wellspring_core::{
+    DropReason, Duration, HostId, Identity, Priority, SessionId, Time, Verdict, Work,
+};
 use wellspring_wire::scdp::{Mode, Symbol};
 
 use self::block::Intake;
@@ -48,6 +50,7 @@ pub(super) struct Receiver {
     turn: usize,
     /// A pull to repeat as a sign of life, by flow.
     keepalive: Option<usize>,
+    priority: Priority,
     decoded_blocks: u32,
     decode_free_blocks: u32,
     failed_decodes: u32,
@@ -81,6 +84,9 @@ impl Receiver {
         let count = command.senders.len().min(255) as u8;
         let in_group = command.mode == Mode::OneToMany;
         receiver.shares = count.max(1);
+        if !(in_group && command.priority.is_background()) {
+            receiver.priority = command.priority;
+        }
         receiver.blocks.set_streaming(in_group);
         let several = count > 1 || config.paths > 1 || command.mode == Mode::ManyToOne;
         if config.directed && several && !in_group {
@@ -91,6 +97,9 @@ impl Receiver {
             let pushed = share.initial_window(&command.object, command.initial_window);
             let mut flow = Flow::new(now, host, u32::from(command.initial_window), config);
             flow.group = in_group;
+            if receiver.priority.is_background() {
+                flow.yield_to_others();
+            }
             receiver.flows.push(flow);
             receiver.grant_pushed(now, index.into(), pushed);
             receiver.flows[usize::from(index)].rearm(config);
@@ -118,6 +127,7 @@ impl Receiver {
             shares: 1,
             turn: 0,
             keepalive: None,
+            priority: Priority::Normal,
             decoded_blocks: 0,
             decode_free_blocks: 0,
             failed_decodes: 0,
@@ -140,6 +150,10 @@ impl Receiver {
 
     pub(super) fn is_over(&self) -> bool {
         self.over
+    }
+
+    pub(super) fn priority(&self) -> Priority {
+        self.priority
     }
 
     pub(super) fn is_complete(&self) -> bool {

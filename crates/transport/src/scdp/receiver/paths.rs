@@ -49,6 +49,9 @@ impl Receiver {
             return Err(CommandError::OverLimit { what: "paths of a session", got, limit });
         } else {
             let mut flow = Flow::beside(&self.flows[first], now, path, config);
+            if self.priority.is_background() {
+                flow.yield_to_others();
+            }
             flow.rearm(config);
             self.flows.push(flow);
         }

@@ -9,7 +9,8 @@ pub(super) mod symbols;
 
 use alloc::vec::Vec;
 use wellspring_core::{
-    Class, Destination, DropReason, Duration, Ecn, Frame, HostId, SessionId, Time, Verdict,
+    Class, Destination, DropReason, Duration, Ecn, Frame, HostId, Priority, SessionId, Time,
+    Verdict,
 };
 use wellspring_wire::scdp::{CloseReason, Mode, Options, Pull, ScdpHeader, Symbol};
 
@@ -87,6 +88,7 @@ pub(super) struct Sender {
     object: ObjectInfo,
     initial_window: u8,
     fixed_class: Option<Class>,
+    priority: Priority,
     /// The stream opened first, then one a detached straggler.
     streams: Vec<Stream>,
     stragglers: Stragglers,
@@ -135,7 +137,8 @@ impl Sender {
             session: command.session,
             object: command.object,
             initial_window: command.initial_window,
-            fixed_class: command.class.map(|class| class.max(1)),
+            fixed_class: fixed_class(command, config),
+            priority: command.priority,
             streams: alloc::vec![Stream::new(now, plan, members)],
             stragglers: Stragglers::new(now),
             turn: Turn::default(),
@@ -168,6 +171,10 @@ impl Sender {
 
     pub(super) fn object(&self) -> ObjectInfo {
         self.object
+    }
+
+    pub(super) fn priority(&self) -> Priority {
+        self.priority
     }
 
     pub(super) fn stats(&self) -> SendStats {
@@ -507,8 +514,20 @@ impl Sender {
             return 1;
         }
         let sunk = config.demotion_thresholds.iter().filter(|&&t| t <= self.bytes_sent).count();
-        1 + sunk.min(30) as Class
+        class_below(sunk)
     }
+}
+
+/// The class of symbols that have sunk so many times; the header has five bits for it.
+fn class_below(sunk: usize) -> Class {
+    1 + sunk.min(30) as Class
+}
+
+/// The class of all symbols of a session that do not sink.
+fn fixed_class(command: &SendSession, config: &Config) -> Option<Class> {
+    let lowest = || class_below(config.demotion_thresholds.len());
+    let of_background = command.priority.is_background().then(lowest);
+    command.class.map(|class| class.max(1)).or(of_background)
 }
 
 /// Credits a receiver may have outstanding \[packets\]: what this host allows in flight, and if

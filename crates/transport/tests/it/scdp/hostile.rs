@@ -106,7 +106,7 @@ proptest! {
             mode: Mode::Unicast,
             senders: vec![host(1)],
             initial_window: 12,
-            complete: Vec::new(),
+            complete: Vec::new(), priority: wellspring_core::Priority::Normal,
         };
         lab.command(host(0), Command::Receive(command));
         send_one_to_one(&mut lab, 1, 0, 300);
@@ -185,6 +185,7 @@ fn one_pull_brings_no_more_than_a_window() {
             initial_window: 12,
             class: None,
             resume: None,
+            priority: wellspring_core::Priority::Normal,
         };
         sender.handle_command(Time::ZERO, Command::Send(open)).expect("opens");
         let sent = |sender: &mut Endpoint| {
@@ -216,6 +217,7 @@ fn a_pull_for_what_is_none_keeps_no_session_open() {
             initial_window: 12,
             class: None,
             resume: None,
+            priority: wellspring_core::Priority::Normal,
         };
         sender.handle_command(Time::ZERO, Command::Send(open)).expect("opens");
         while sender.poll_transmit(Time::ZERO).is_some() {}
@@ -292,6 +294,7 @@ fn copies_of_a_header(mode: Mode) -> (Lab, Frame<ScdpHeader>) {
         senders: vec![host(1)],
         initial_window: 12,
         complete: Vec::new(),
+        priority: wellspring_core::Priority::Normal,
     };
     lab.command(host(0), Command::Receive(command));
     let (sbn, esi, number, epoch, priority, fin) = (0, 3, 4, 0, 1, false);

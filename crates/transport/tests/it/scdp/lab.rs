@@ -65,7 +65,15 @@ pub fn send(
     initial_window: u8,
 ) {
     let object = object(symbols);
-    let command = SendSession { session, object, role, initial_window, class: None, resume: None };
+    let command = SendSession {
+        session,
+        object,
+        role,
+        initial_window,
+        class: None,
+        resume: None,
+        priority: wellspring_core::Priority::Normal,
+    };
     lab.command(host(from), Command::Send(command));
 }
 
@@ -78,6 +86,7 @@ pub fn fetch(lab: &mut Lab, senders: u32, symbols: u64) {
         senders: (1..=senders).map(host).collect(),
         initial_window: 6,
         complete: Vec::new(),
+        priority: wellspring_core::Priority::Normal,
     };
     lab.command(host(0), Command::Receive(command));
     for index in 0..senders {

@@ -43,8 +43,15 @@ fn a_receiver_is_waited_for_from_when_the_first_symbol_went_out() {
     let members = vec![host(1), host(2)];
     let role = Role::OneToMany { group: GroupId(1), members, held: Vec::new() };
     let (object, initial_window) = (object(3_000), 12);
-    let send =
-        SendSession { session: SESSION, object, role, initial_window, class: None, resume: None };
+    let send = SendSession {
+        session: SESSION,
+        object,
+        role,
+        initial_window,
+        class: None,
+        resume: None,
+        priority: wellspring_core::Priority::Normal,
+    };
     sender.handle_command(at(0), Command::Send(send)).expect("opened");
     let first = sender.poll_transmit(at(0)).expect("a symbol").header;
     let ScdpHeader::Symbol(first) = first else { panic!("{first:?}") };

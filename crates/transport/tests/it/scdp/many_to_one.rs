@@ -100,8 +100,15 @@ fn a_restarted_sender_takes_up_its_share_with_fresh_symbols() {
     lab.command(host(0), back);
     let role = Role::Unicast { receiver: host(0), share: Share { index: 1, count: 3 } };
     let object = object(60_000);
-    let send =
-        SendSession { session: SESSION, object, role, initial_window: 6, class: None, resume };
+    let send = SendSession {
+        session: SESSION,
+        object,
+        role,
+        initial_window: 6,
+        class: None,
+        resume,
+        priority: wellspring_core::Priority::Normal,
+    };
     lab.command(host(2), Command::Send(send));
     lab.run(Duration::from_secs(5));
     let (_, stats) = received(&lab, 0);
@@ -123,8 +130,15 @@ fn a_sender_whose_symbols_come_before_its_word_keeps_its_credits() {
     let resume = Some(Resume { epoch: 1, floor, horizon });
     let role = Role::Unicast { receiver: host(0), share: Share { index: 1, count: 3 } };
     let object = object(60_000);
-    let send =
-        SendSession { session: SESSION, object, role, initial_window: 6, class: None, resume };
+    let send = SendSession {
+        session: SESSION,
+        object,
+        role,
+        initial_window: 6,
+        class: None,
+        resume,
+        priority: wellspring_core::Priority::Normal,
+    };
     lab.command(host(2), Command::Send(send));
     lab.run(Duration::from_millis(20));
     let back = Command::SenderBack { session: SESSION, sender: host(2), epoch: 1 };
@@ -185,8 +199,15 @@ fn shipped_fetch(seed: u64, trouble: Trouble, directed: bool) -> (Duration, Rece
             lab.command(host(0), back);
             let role = Role::Unicast { receiver: host(0), share: Share { index: 1, count: 3 } };
             let (object, initial_window) = (object(symbols), 6);
-            let send =
-                SendSession { session: SESSION, object, role, initial_window, class: None, resume };
+            let send = SendSession {
+                session: SESSION,
+                object,
+                role,
+                initial_window,
+                class: None,
+                resume,
+                priority: wellspring_core::Priority::Normal,
+            };
             lab.command(host(2), Command::Send(send));
         }
         _ => {}
@@ -301,6 +322,7 @@ fn pulls_at_twice_the_ports_rate_are_few_after_a_moment() {
             senders: (1..=3).map(host).collect(),
             initial_window: 32,
             complete: Vec::new(),
+            priority: wellspring_core::Priority::Normal,
         };
         lab.command(host(0), Command::Receive(command));
         for index in 0..3 {

@@ -9,6 +9,7 @@ mod long_puts;
 mod many_to_one;
 mod one_to_many;
 mod paths;
+mod priorities;
 mod short_queue;
 mod unicast;
 mod verified;

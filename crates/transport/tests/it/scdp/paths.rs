@@ -59,11 +59,20 @@ fn begin_at(rtt: Duration, lines: &[Bottleneck], routes: &[usize], fabric: Fabri
             senders: vec![HostId(0)],
             initial_window: 12,
             complete: Vec::new(),
+            priority: wellspring_core::Priority::Normal,
         }),
     );
     let role = Role::Unicast { receiver: HostId(1), share: Share::WHOLE };
     let (session, initial_window) = (SESSION, 12);
-    let send = SendSession { session, object, role, initial_window, class: None, resume: None };
+    let send = SendSession {
+        session,
+        object,
+        role,
+        initial_window,
+        class: None,
+        resume: None,
+        priority: wellspring_core::Priority::Normal,
+    };
     lab.command(HostId(0), Command::Send(send));
     for path in 1..paths {
         add(&mut lab, path);

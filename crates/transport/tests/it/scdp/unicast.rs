@@ -337,6 +337,7 @@ fn what_was_pushed_in_vain_is_pushed_again() {
         initial_window: 12,
         class: None,
         resume: None,
+        priority: wellspring_core::Priority::Normal,
     };
     sender.handle_command(Time::ZERO, Command::Send(open)).unwrap();
     let mut now = Time::ZERO;
@@ -356,8 +357,15 @@ fn symbols_sink_unless_their_session_has_a_class() {
         let mut sender = Endpoint::new(config(1, Fabric::Trimming));
         let role = Role::Unicast { receiver: host(0), share: Share::WHOLE };
         let (object, resume) = (object(1_000), None);
-        let open =
-            SendSession { session: SESSION, object, role, initial_window: 12, class, resume };
+        let open = SendSession {
+            session: SESSION,
+            object,
+            role,
+            initial_window: 12,
+            class,
+            resume,
+            priority: wellspring_core::Priority::Normal,
+        };
         sender.handle_command(Time::ZERO, Command::Send(open)).unwrap();
         let pull =
             Pull { sbn: 0, granted: 900, floor: 0, run: 888, epoch: 0, fin: false, first: None };
@@ -398,6 +406,7 @@ fn a_session_waits_out_a_path_that_is_down_as_long_as_it_was_told_to() {
             senders: vec![host(1)],
             initial_window: 12,
             complete: Vec::new(),
+            priority: wellspring_core::Priority::Normal,
         };
         lab.command(host(0), Command::Receive(command));
         send_one_to_one(&mut lab, 1, 0, 100_000);
@@ -445,6 +454,7 @@ fn a_session_outlives_a_sender_that_restarts_if_it_is_won_back() {
             senders: vec![host(1)],
             initial_window: 12,
             complete: Vec::new(),
+            priority: wellspring_core::Priority::Normal,
         };
         lab.command(host(0), Command::Receive(command));
         let peer_timeout = Duration::from_secs(2);
@@ -467,6 +477,7 @@ fn a_session_outlives_a_sender_that_restarts_if_it_is_won_back() {
                 initial_window: 12,
                 class: None,
                 resume,
+                priority: wellspring_core::Priority::Normal,
             };
             lab.command(host(1), Command::Send(open));
             let sender = host(1);

@@ -61,6 +61,7 @@ fn fetch_the_rest(lab: &mut Lab, senders: u32, symbols: u64, complete: &[std::op
         senders: (1..=senders).map(host).collect(),
         initial_window: 6,
         complete: complete.to_vec(),
+        priority: wellspring_core::Priority::Normal,
     };
     lab.command(host(0), Command::Receive(command));
     for index in 0..senders {
@@ -76,6 +77,7 @@ fn fetch_the_rest(lab: &mut Lab, senders: u32, symbols: u64, complete: &[std::op
                 initial_window: 6,
                 class: None,
                 resume: Some(Resume { epoch: 1, floor, horizon: floor }),
+                priority: wellspring_core::Priority::Normal,
             }),
         );
     }
@@ -155,7 +157,7 @@ proptest! {
                 mode: Mode::OneToMany,
                 senders: vec![host(0)],
                 initial_window: 12,
-                complete: complete.clone(),
+                complete: complete.clone(), priority: wellspring_core::Priority::Normal,
             };
             lab.command(*member, Command::Receive(command));
         }

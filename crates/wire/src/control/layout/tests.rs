@@ -61,7 +61,7 @@ proptest! {
         nonce: u64, cookie: [u8; 16], name in a_name(), digest: [u8; 32], session: u32,
         geometry in a_geometry(), share in (0..254_u8, 1..=255_u8), size: u64,
         resume in prop::option::of((any::<u8>(), any::<u32>(), any::<u32>())),
-        group in a_group(), overwrite: bool, resume_put: bool, timeout_ms: u32,
+        group in a_group(), overwrite: bool, resume_put: bool, background: bool, timeout_ms: u32,
     ) {
         let name = Name::new(&name).expect("drawn to fit");
         let session = SessionId(session);
@@ -75,11 +75,14 @@ proptest! {
         prop_assert!(holds_secret(&bytes));
         let resume = resume.map(|(epoch, floor, horizon)| ResumeAt { epoch, floor, horizon });
         let (share_index, share_count) = (share.0.min(share.1 - 1), share.1);
-        let start = Start { session, name, digest, share_index, share_count, geometry, resume, timeout_ms };
+        let start = Start {
+            session, name, digest, share_index, share_count, geometry, resume, background, timeout_ms,
+        };
         check_request(nonce, cookie, Request::Start(start));
         let mode = if group.is_some() { Mode::OneToMany } else { Mode::Unicast };
         let offer = Offer {
-            session, name, size, digest, mode, group, geometry, overwrite, resume: resume_put, timeout_ms,
+            session, name, size, digest, mode, group, geometry, overwrite, resume: resume_put,
+            background: background && group.is_none(), timeout_ms,
         };
         check_request(nonce, cookie, Request::Offer(offer));
         let payload = geometry.symbol_size;
@@ -224,6 +227,7 @@ fn the_longest_name_fits_every_request() {
             geometry,
             overwrite: true,
             resume: true,
+            background: false,
             timeout_ms: u32::MAX,
         }),
     );
@@ -320,6 +324,7 @@ fn a_group_that_is_not_multicast_is_refused() {
         geometry,
         overwrite: false,
         resume: false,
+        background: false,
         timeout_ms: 0,
     };
     let mut bytes = Vec::new();
@@ -351,6 +356,104 @@ fn a_request_of_another_version_is_recognised_and_can_be_answered_in_that_versio
     assert_eq!(request_of_other_version(&bytes), None, "a reply is never answered");
     set_version(&mut bytes, VERSION);
     assert_eq!(parse(&bytes), Ok(Parsed::Reply { nonce: 77, reply: refusal }));
+}
+
+/// Byte of a start's flags, and of an offer's: behind header, cookie, session, digest and geometry, and what each has
+/// before its flags.
+const START_FLAGS_AT: usize = HEADER_LEN + 16 + 4 + 32 + 7 + 2;
+const OFFER_FLAGS_AT: usize = HEADER_LEN + 16 + 4 + 32 + 7 + 8 + 1;
+
+fn a_start(background: bool) -> Request<'static> {
+    Request::Start(Start {
+        session: SessionId(1),
+        name: Name::new("x").expect("a name"),
+        digest: [2; 32],
+        share_index: 0,
+        share_count: 1,
+        geometry: Geometry { symbol_size: 3, symbols_per_block: 4, initial_window: 5 },
+        resume: None,
+        background,
+        timeout_ms: 6,
+    })
+}
+
+fn an_offer(background: bool, group: Option<SocketAddr>) -> Request<'static> {
+    Request::Offer(Offer {
+        session: SessionId(1),
+        name: Name::new("x").expect("a name"),
+        size: 2,
+        digest: [3; 32],
+        mode: if group.is_some() { Mode::OneToMany } else { Mode::Unicast },
+        group,
+        geometry: Geometry { symbol_size: 4, symbols_per_block: 5, initial_window: 6 },
+        overwrite: false,
+        resume: false,
+        background,
+        timeout_ms: 7,
+    })
+}
+
+fn emitted(request: &Request<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    emit_request(1, Cookie::NONE, request, &mut bytes);
+    bytes
+}
+
+/// A request that says nothing of its priority is read by servers which know none; these drop any other.
+#[test]
+fn a_flag_alone_tells_the_background() {
+    for (usual, background, at, flag) in [
+        (a_start(false), a_start(true), START_FLAGS_AT, FLAG_BACKGROUND),
+        (an_offer(false, None), an_offer(true, None), OFFER_FLAGS_AT, FLAG_BACKGROUND_PUT),
+    ] {
+        let [mut usual, background] = [usual, background].map(|request| emitted(&request));
+        assert_eq!((usual[at], background[at]), (0, flag));
+        usual[at] = flag;
+        end_of_request(&mut usual);
+        assert_eq!(usual, background, "nothing else differs but the check");
+    }
+}
+
+/// Sets the check of a request that was altered.
+fn end_of_request(bytes: &mut [u8]) {
+    let len = usize::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+    end(&mut bytes[..len]);
+}
+
+#[test]
+fn flags_that_nobody_knows_are_refused() {
+    for (request, at, known) in [
+        (a_start(true), START_FLAGS_AT, FLAG_BACKGROUND | FLAG_RESUME),
+        (an_offer(true, None), OFFER_FLAGS_AT, FLAG_BACKGROUND_PUT | 3),
+    ] {
+        for bit in 0..8 {
+            let mut bytes = emitted(&request);
+            bytes[at] |= 1 << bit;
+            end_of_request(&mut bytes);
+            assert_eq!(parse(&bytes).is_ok(), known & (1 << bit) != 0, "{request:?}, bit {bit}");
+        }
+    }
+    let group = "239.1.2.3:5".parse().ok();
+    let in_group = emitted(&an_offer(true, group));
+    assert_eq!(parse(&in_group), Err(ParseError::BadField("flags")), "members would wait");
+    assert!(parse(&emitted(&an_offer(false, group))).is_ok());
+}
+
+/// The bytes of a usual start, as hosts of this version have always written them.
+#[test]
+fn a_usual_start_has_the_bytes_that_it_has_always_had() {
+    let mut expected = Vec::new();
+    expected.extend_from_slice(&[0x28, 1, 0, 93 + 1, 0, 0, 0, 0]);
+    expected.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 1]);
+    expected.extend_from_slice(&[0; 16]);
+    expected.extend_from_slice(&[0, 0, 0, 1]);
+    expected.extend_from_slice(&[2; 32]);
+    expected.extend_from_slice(&[0, 3, 0, 0, 0, 4, 5, 0, 1]);
+    expected.extend_from_slice(&[0; 10]);
+    expected.extend_from_slice(&[0, 0, 0, 6, 0, 1, b'x']);
+    expected.resize(REQUEST_MIN_LEN, 0);
+    end_of_request(&mut expected);
+    assert_eq!(emitted(&a_start(false)), expected);
 }
 
 #[test]

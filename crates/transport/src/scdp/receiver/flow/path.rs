@@ -49,6 +49,13 @@ impl Flow {
         self.liveness == Liveness::Live && matches!(self.window, Window::Controlled(_))
     }
 
+    /// What others want of the path is left to them.
+    pub(in crate::scdp::receiver) fn yield_to_others(&mut self) {
+        if let Window::Controlled(controller) = &mut self.window {
+            controller.yield_to_others();
+        }
+    }
+
     /// The path takes that part of the share of a bottleneck that is the host's.
     pub(in crate::scdp::receiver) fn set_part(&mut self, part: f64) {
         if let Window::Controlled(controller) = &mut self.window {
