@@ -19,10 +19,12 @@ const NDP_PAYLOAD: u16 = 1_408;
 
 /// Ports of a driver, at most: each has socket buffers of its own.
 pub const MAX_PORTS: u8 = 64;
+/// Event loops of a driver, at most.
+pub const MAX_LOOPS: u8 = 64;
 /// Threads and hosts of a driver, at most.
 const MAX_WORKERS: usize = 1_024;
 const MAX_PEERS: usize = 1 << 20;
-/// Memory for blocks in one direction, at least, whatever limits a process: two of the longest \[bytes\].
+/// Memory for blocks in one direction, at least, whatever limits a process and however many loops share it: two of the longest \[bytes\].
 const LEAST_MEMORY: usize = 16 << 20;
 
 /// The memory for blocks in one direction where a process may use that much in all \[bytes\]: the rest is for the other
@@ -30,6 +32,15 @@ const LEAST_MEMORY: usize = 16 << 20;
 fn share_of(limit: u64, most: usize) -> usize {
     let quarter = usize::try_from(limit / 4).unwrap_or(usize::MAX);
     quarter.clamp(LEAST_MEMORY, most)
+}
+
+/// Whether this code runs on a simulated machine.
+fn is_simulated() -> bool {
+    #[cfg(feature = "simulation")]
+    let is_simulated = crate::simulation::machine().is_some();
+    #[cfg(not(feature = "simulation"))]
+    let is_simulated = false;
+    is_simulated
 }
 
 /// How a driver is set up. [`DriverConfig::new`] gives the defaults.
@@ -54,7 +65,12 @@ pub struct DriverConfig {
     pub trim_taps: TrimTaps,
     /// The DSCPs of what is sent.
     pub dscp: DscpMap,
-    /// Threads that read blocks, decode and write; 1 or more.
+    /// Event loops, each a thread with a socket of its own at the address: each host that sends here is in the loop that
+    /// [`Steering`](crate::Steering) says. More than one only on Linux, where switches drop and links are shared
+    /// ([`Fabric::Shared`](scdp::Fabric::Shared)), without trim taps, and without a send rate, which nothing would keep
+    /// over all of them. They share what is said here of workers and memory.
+    pub loops: u8,
+    /// Threads that read blocks, decode and write; 1 or more. Each loop has at least one.
     pub workers: usize,
     /// Bytes of received blocks held, over all sessions \[bytes\]. Repair symbols come on top:
     /// never more than the source symbols of the same blocks and a few
@@ -88,6 +104,7 @@ setters! {
         send_rate: Option<Rate>,
         trim_taps: TrimTaps,
         dscp: DscpMap,
+        loops: u8,
         workers: usize,
         receive_memory: usize,
         send_memory: usize,
@@ -113,7 +130,33 @@ impl DriverConfig {
         ConfigError::check("faults.loss", &loss, 0.0..=1.0)?;
         ConfigError::check("faults.duplicate", &duplicate, 0.0..=1.0)?;
         ConfigError::check("faults.trim", &trim, 0.0..=1.0)?;
-        ConfigError::check("faults.reorder", &reorder, 0.0..=1.0)
+        ConfigError::check("faults.reorder", &reorder, 0.0..=1.0)?;
+        self.check_loops()
+    }
+
+    /// Checks what several loops need.
+    fn check_loops(&self) -> Result<(), ConfigError> {
+        ConfigError::check("loops", &self.loops, 1..=MAX_LOOPS)?;
+        if self.loops == 1 {
+            return Ok(());
+        }
+        let is_shared = matches!(self.scdp.fabric, scdp::Fabric::Shared { .. });
+        let has_rate = self.least_send_rate().is_some() || self.faults.receive_rate.is_some();
+        let needs = [
+            (cfg!(target_os = "linux"), "several loops need Linux, which deals hosts to them"),
+            (
+                is_shared,
+                "several loops need a shared fabric, where congestion control paces each of them",
+            ),
+            (self.trim_taps == TrimTaps::Off, "several loops need trim taps to be off"),
+            (!has_rate, "several loops have no rate, which none of them could keep for all"),
+            (!is_simulated(), "a simulated machine has one loop"),
+        ];
+        let Some((_, reason)) = needs.into_iter().find(|(is_met, _)| !is_met) else {
+            return Ok(());
+        };
+        let one = ConfigError::check("loops", &self.loops, 1..=1);
+        one.map_err(|error| ConfigError { reason: Some(reason), ..error })
     }
 
     /// The defaults at that address: a network shared with others and switches that drop, a link
@@ -153,6 +196,7 @@ impl DriverConfig {
             send_rate: None,
             trim_taps: TrimTaps::Off,
             dscp: DscpMap::default(),
+            loops: 1,
             workers: *WORKERS,
             receive_memory: memory(512 << 20),
             send_memory: memory(256 << 20),
@@ -170,6 +214,18 @@ impl DriverConfig {
     /// The rate that bounds what is sent, if one does.
     pub(crate) fn least_send_rate(&self) -> Option<Rate> {
         [self.send_rate, self.faults.send_rate].into_iter().flatten().min()
+    }
+
+    /// The part of each loop.
+    pub(crate) fn of_each_loop(&self) -> DriverConfig {
+        let loops = usize::from(self.loops);
+        let memory = |all: usize| (all / loops).max(all.min(LEAST_MEMORY));
+        DriverConfig {
+            workers: (self.workers / loops).max(1),
+            receive_memory: memory(self.receive_memory),
+            send_memory: memory(self.send_memory),
+            ..self.clone()
+        }
     }
 
     /// What sealing adds to each datagram \[bytes\].
@@ -281,5 +337,60 @@ impl Faults {
         chances.iter().any(|p| *p > 0.0)
             || self.delay > Duration::ZERO
             || self.receive_rate.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn config(loops: u8) -> DriverConfig {
+        DriverConfig::new((Ipv4Addr::LOCALHOST, 0).into()).loops(loops)
+    }
+
+    #[test]
+    fn several_loops_say_what_they_need() {
+        let reason = |config: DriverConfig| config.check().expect_err("refused").to_string();
+        assert_eq!(reason(config(0)), "loops is 0; 1 to 64 are allowed");
+        assert_eq!(reason(config(65)), "loops is 65; 1 to 64 are allowed");
+        if cfg!(not(target_os = "linux")) {
+            assert!(reason(config(2)).contains("Linux"));
+            return;
+        }
+        assert_eq!(config(64).check(), Ok(()));
+        let rate = Some(Rate::from_mbps(1));
+        let trimming = |mut config: DriverConfig| {
+            config.scdp.fabric = scdp::Fabric::Trimming;
+            config
+        };
+        for taps in [TrimTaps::IfAllowed, TrimTaps::Required] {
+            assert!(reason(config(2).trim_taps(taps)).contains("trim taps"));
+            assert_eq!(config(1).trim_taps(taps).check(), Ok(()));
+        }
+        assert!(reason(trimming(config(2))).contains("shared fabric"));
+        for limited in [
+            config(2).send_rate(rate),
+            config(2).faults(Faults::default().send_rate(rate)),
+            config(2).faults(Faults::default().receive_rate(rate)),
+        ] {
+            assert!(reason(limited.clone()).starts_with("loops is 2: several loops have no rate"));
+            assert_eq!(limited.loops(1).check(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn loops_share_workers_and_memory_but_each_can_work() {
+        let all = config(3).workers(7).receive_memory(90 << 20).send_memory(60 << 20);
+        let each = all.of_each_loop();
+        assert_eq!((each.workers, each.receive_memory, each.send_memory), (2, 30 << 20, 20 << 20));
+        let little = all.loops(64).of_each_loop();
+        assert_eq!((little.workers, little.receive_memory), (1, LEAST_MEMORY));
+        let least = config(2).receive_memory(1_000).of_each_loop();
+        assert_eq!(least.receive_memory, 1_000, "no more than was said");
+        let one = config(1).workers(5);
+        assert_eq!(one.of_each_loop().workers, 5);
+        assert_eq!(one.of_each_loop().send_memory, one.send_memory);
     }
 }

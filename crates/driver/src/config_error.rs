@@ -13,12 +13,17 @@ pub struct ConfigError {
     pub got: String,
     /// The least and the most that are allowed.
     pub allowed: [String; 2],
+    /// Why no other value is allowed, if another setting has to do with it.
+    pub reason: Option<&'static str>,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ConfigError { setting, got, allowed: [least, most] } = self;
-        write!(f, "{setting} is {got}; {least} to {most} are allowed")
+        let ConfigError { setting, got, allowed: [least, most], reason } = self;
+        match reason {
+            Some(reason) => write!(f, "{setting} is {got}: {reason}"),
+            None => write!(f, "{setting} is {got}; {least} to {most} are allowed"),
+        }
     }
 }
 
@@ -38,6 +43,6 @@ impl ConfigError {
             return Ok(());
         }
         let allowed = [allowed.start(), allowed.end()].map(|limit| format!("{limit:?}"));
-        Err(ConfigError { setting, got: format!("{value:?}"), allowed })
+        Err(ConfigError { setting, got: format!("{value:?}"), allowed, reason: None })
     }
 }

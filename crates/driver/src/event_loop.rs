@@ -1,4 +1,4 @@
-//! Event loop: one thread for the sockets and the endpoints of a driver.
+//! Event loop: one thread for the sockets and the endpoints of a driver, or of a part of the hosts that it speaks to.
 
 use std::io;
 use std::net::SocketAddr;
@@ -271,6 +271,10 @@ impl EventLoop {
         for received in batch.iter() {
             let now = self.host.clock.now();
             let Received { from, local, dscp, ecn, .. } = received;
+            if port == 0 && self.host.place.is_foreign(from.ip()) {
+                // A group's datagrams come to each loop that has joined it. Others came before the sockets were steered.
+                continue;
+            }
             // On some systems a group's datagrams come to other sockets of its port, too.
             let to_group = of_group || local.is_some_and(|local| local.is_multicast());
             let mut origin =

@@ -70,6 +70,8 @@ pub enum HandleError {
     },
     /// The group cannot be joined.
     Group(io::Error),
+    /// A driver of several loops was given a send rate, which none of them could keep for all.
+    RateOfLoops,
 }
 
 impl fmt::Display for HandleError {
@@ -82,6 +84,9 @@ impl fmt::Display for HandleError {
                 "not a control message: {len} bytes (limit {MAX_CONTROL_LEN}), or a kind below 8"
             ),
             HandleError::Group(error) => write!(f, "cannot join the multicast group: {error}"),
+            HandleError::RateOfLoops => f.write_str(
+                "several event loops have no send rate: run one, or do without the rate",
+            ),
         }
     }
 }
@@ -104,6 +109,7 @@ pub(crate) struct GroupKeyCall {
 }
 
 /// What becomes of the keys of a session's group at this host.
+#[derive(Clone)]
 pub enum GroupKeyChange {
     /// What is sent to the group is sealed by this key from now on.
     Send(GroupKey),

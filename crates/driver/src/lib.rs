@@ -1,4 +1,4 @@
-//! The driver: one thread that runs the endpoints of a host over UDP sockets.
+//! The driver: a thread, or several, that runs the endpoints of a host over UDP sockets.
 //!
 //! It knows sessions, and no files, requests or servers: who uses it brings the bytes to send, as an
 //! [`ObjectSource`](store::ObjectSource), and takes those that arrive, as an
@@ -11,6 +11,9 @@
 //! (`payload`), and the table of peers and the way out (`network`), by [`socket`]s. *Workers* read blocks,
 //! decode and write: the loop never waits for a disk or a decoder. *Handles* send the loop calls from any
 //! thread; events come back by callbacks that put them into a channel of the caller's choice.
+//!
+//! With several loops ([`DriverConfig::loops`]) each has all of these, for the hosts whose addresses are its
+//! ([`Steering`]): the kernel gives it their datagrams, and handles their calls. Loops know nothing of each other.
 //!
 //! # Back-pressure
 //! A received block counts as open at the endpoint until a worker has written it, and the endpoint
@@ -52,6 +55,7 @@ pub mod simulation;
 pub mod socket;
 mod start_error;
 mod statistics;
+mod steering;
 pub mod task;
 mod wait;
 
@@ -62,7 +66,7 @@ pub use {
 };
 
 pub use address::canonical;
-pub use config::{DriverConfig, DscpMap, Faults, MAX_PORTS, TrimTaps};
+pub use config::{DriverConfig, DscpMap, Faults, MAX_LOOPS, MAX_PORTS, TrimTaps};
 pub use config_error::ConfigError;
 pub use event::{
     ControlMessage, ControlSink, EventSink, Failure, KeyTrouble, PeerChannel, Refusal, SessionEvent,
@@ -75,3 +79,5 @@ pub(crate) use run::{Builder, RunningDriver};
 pub(crate) use shared::Shared;
 pub use start_error::StartError;
 pub use statistics::{Injected, ReceivePath, Received, Sent, Statistics};
+pub use steering::Steering;
+pub(crate) use steering::{EachLoop, Place};

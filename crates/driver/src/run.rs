@@ -1,7 +1,7 @@
 //! Starting and stopping a driver.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::clock::Clock;
@@ -28,7 +28,7 @@ use crate::shared::Shared;
 use crate::socket::{HostSocket, MAX_DATAGRAM_LEN};
 use crate::statistics::Received;
 use crate::wait::Waiter;
-use crate::{DriverConfig, TrimTaps};
+use crate::{DriverConfig, Place, Steering, TrimTaps};
 
 /// A driver that is being put together: its socket is open, its thread not started.
 pub(crate) struct Builder {
@@ -36,15 +36,44 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// Opens the socket and starts the workers. Control messages that arrive are given to
+    /// Opens a socket for each loop and starts the workers. Control messages that arrive are given to
     /// `control`.
     ///
     /// # Errors
     /// What the system says: the address is in use, the interface does not exist, no threads.
-    pub(crate) fn open(config: DriverConfig, control: ControlSink) -> io::Result<Builder> {
+    pub(crate) fn open_all(
+        config: &DriverConfig,
+        control: ControlSink,
+    ) -> io::Result<Vec<Builder>> {
+        let steering = Steering::among(config.loops);
+        if steering == Steering::ONE {
+            let socket = HostSocket::bind(&config.socket)?;
+            let place = Place { number: 0, steering };
+            return Ok(vec![Builder::open(config.clone(), place, socket, control)?]);
+        }
+        let sockets = HostSocket::bind_steered(&config.socket, steering)?;
+        let (each, control) = (config.of_each_loop(), Arc::new(Mutex::new(control)));
+        let open = |(number, socket)| {
+            let control = Arc::clone(&control);
+            let sink: ControlSink = Box::new(move |message| {
+                (*control.lock().unwrap_or_else(PoisonError::into_inner))(message)
+            });
+            Builder::open(each.clone(), Place { number, steering }, socket, sink)
+        };
+        (0..).zip(sockets).map(open).collect()
+    }
+
+    /// Makes a loop around its socket.
+    fn open(
+        config: DriverConfig,
+        place: Place,
+        socket: HostSocket,
+        control: ControlSink,
+    ) -> io::Result<Builder> {
         let waiter = Waiter::new(config.socket.plain)?;
         let firsts = Arc::new(FirstPorts::default());
-        let ports = Ports::open(&config.socket, config.ports, &waiter, Arc::clone(&firsts))?;
+        let at_firsts = Arc::clone(&firsts);
+        let ports = Ports::open(socket, &config.socket, config.ports, &waiter, at_firsts)?;
         let waker = waiter.waker();
         let (sender, calls) = crossbeam_channel::unbounded();
         // Bounded by the blocks that workers have.
@@ -68,6 +97,7 @@ impl Builder {
         let rate = config.least_send_rate();
         let guard = config.keys.clone().map(|keys| Guard::new(keys, config.answers_handshakes));
         let host = Host {
+            place,
             clock: Clock::starting_at(config.clock_start),
             peers: PeerTable::new(config.peers, config.ports, Arc::clone(&shared.firsts)),
             network: Network::new(ports, config.dscp.clone(), rate, guard),
@@ -144,31 +174,51 @@ impl Builder {
     ///
     /// # Errors
     /// The system starts no more threads.
-    pub(crate) fn start(self) -> io::Result<RunningDriver> {
+    fn start(self) -> io::Result<RunningLoop> {
         let shared = Arc::clone(&self.event_loop.mailbox.shared);
         #[cfg(feature = "simulation")]
         if crate::simulation::machine().is_some() {
             crate::task::spawn(self.event_loop.run_as_task());
-            return Ok(RunningDriver { shared, thread: None });
+            return Ok(RunningLoop { shared, thread: None });
         }
         let thread = std::thread::Builder::new()
             .name("wellspring-driver".to_owned())
             .spawn(move || self.event_loop.run())?;
-        Ok(RunningDriver { shared, thread: Some(thread) })
+        Ok(RunningLoop { shared, thread: Some(thread) })
     }
 }
 
-/// A running driver. Dropping it closes its sessions and waits for its threads.
-pub(crate) struct RunningDriver {
+/// A loop of a running driver.
+struct RunningLoop {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
+/// A running driver. Dropping it closes its sessions and waits for its threads.
+pub(crate) struct RunningDriver(Vec<RunningLoop>);
+
+impl RunningDriver {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system starts no more threads.
+    pub(crate) fn start(loops: Vec<Builder>) -> io::Result<RunningDriver> {
+        let mut running = RunningDriver(Vec::with_capacity(loops.len()));
+        for builder in loops {
+            running.0.push(builder.start()?);
+        }
+        Ok(running)
+    }
+}
+
 impl Drop for RunningDriver {
     fn drop(&mut self) {
-        // A driver that has stopped already is what was asked for.
-        let _ = self.shared.ask(Call::Shutdown);
-        if let Some(thread) = self.thread.take() {
+        // All are asked before one is waited for, so that they end at one time.
+        for one in &self.0 {
+            // One that has stopped already is what was asked for.
+            let _ = one.shared.ask(Call::Shutdown);
+        }
+        for thread in self.0.iter_mut().filter_map(|one| one.thread.take()) {
             // A panic in the loop has been printed by its thread.
             let _ = thread.join();
         }
@@ -244,8 +294,8 @@ mod tests {
     fn a_call_to_a_protocol_is_served_before_a_later_call_to_the_driver() {
         let mut config = DriverConfig::new((Ipv4Addr::LOCALHOST, 0).into());
         (config.workers, config.trim_taps) = (1, TrimTaps::Off);
-        let mut event_loop =
-            Builder::open(config, Box::new(|_| true)).expect("loopback").event_loop;
+        let mut loops = Builder::open_all(&config, Box::new(|_| true)).expect("loopback");
+        let mut event_loop = loops.remove(0).event_loop;
         let (statistics, answer) = mpsc::sync_channel(1);
         let shared = Arc::clone(&event_loop.mailbox.shared);
         event_loop.runners.push(Box::new(Late { shared, statistics, turns: 0 }));

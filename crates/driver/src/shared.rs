@@ -1,4 +1,4 @@
-//! State that a driver's handles and its loop share.
+//! State that a driver's handles and one of its loops share.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +21,7 @@ const MAX_WAITING_CONTROL: usize = 4_096;
 /// Multicast groups joined at one time.
 const MAX_GROUPS: usize = 256;
 
-/// What a driver's handles and its loop share.
+/// What a driver's handles and one of its loops share.
 pub(crate) struct Shared {
     pub(crate) local_addr: SocketAddr,
     calls: Sender<Call>,
@@ -65,8 +65,8 @@ impl Shared {
         self.ask(Call::Control(message))
     }
 
-    /// A snapshot of the driver's counters; waits for one turn of the loop.
-    pub(crate) fn statistics(&self) -> Result<Statistics, HandleError> {
+    /// Asks for a snapshot of the loop's counters, which comes with its next turn.
+    pub(crate) fn statistics(&self) -> Result<mpsc::Receiver<Statistics>, HandleError> {
         #[cfg(feature = "simulation")]
         if crate::simulation::machine().is_some() {
             // The loop is a task of this very thread: nobody would answer.
@@ -74,7 +74,7 @@ impl Shared {
         }
         let (reply, answer) = mpsc::sync_channel(1);
         self.ask(Call::Statistics(reply))?;
-        answer.recv().map_err(|_| HandleError::Stopped)
+        Ok(answer)
     }
 
     /// Takes a place in the queue of control messages; false if it is full.

@@ -32,7 +32,7 @@ pub const MAX_PATHS: u16 = 16;
 /// How a server is set up.
 #[non_exhaustive]
 pub struct ServerConfig {
-    /// Socket, protocol and workers. `peer_timeout` of the protocol is for clients that do not say
+    /// Socket, protocol, [event loops](DriverConfig::loops) and workers. `peer_timeout` of the protocol is for clients that do not say
     /// how long they wait.
     pub driver: DriverConfig,
     /// Further addresses at which this server is heard. Clients are told, and use them at once beside the one they know.

@@ -56,10 +56,10 @@ impl Server {
         if settings.keys.is_some() != handler.config.driver.keys.is_some() {
             return Err(ReloadError::Keys);
         }
-        handler.handle.set_send_rate(settings.send_rate).map_err(ReloadError::Stopped)?;
-        handler.handle.set_link_rate(settings.link_rate).map_err(ReloadError::Stopped)?;
+        handler.handle.set_send_rate(settings.send_rate)?;
+        handler.handle.set_link_rate(settings.link_rate)?;
         if let Some(keyring) = settings.keys {
-            handler.handle.set_keyring(Arc::clone(&keyring)).map_err(ReloadError::Stopped)?;
+            handler.handle.set_keyring(Arc::clone(&keyring))?;
             *lock(&handler.keyring) = Some(keyring);
         }
         *lock(&handler.permissions) = settings.permissions;
@@ -81,12 +81,13 @@ impl Server {
     /// Sends no faster than this from now on, over all transfers.
     ///
     /// # Errors
-    /// [`ReloadError::Stopped`].
+    /// [`ReloadError::Stopped`], [`ReloadError::RateOfLoops`].
     pub fn set_send_rate(&self, rate: Option<Rate>) -> Result<(), ReloadError> {
-        self.handler.handle.set_send_rate(rate).map_err(ReloadError::Stopped)
+        Ok(self.handler.handle.set_send_rate(rate)?)
     }
 
-    /// Asks clients for what they put no faster than this from now on, over all transfers.
+    /// Asks clients for what they put no faster than this from now on, over all transfers; or, where the driver has several
+    /// loops, over those of each.
     ///
     /// # Errors
     /// [`ReloadError::Stopped`].

@@ -55,6 +55,12 @@ impl Handler {
             let text = "a path from another address than the session's";
             return Err(Refusal::new(RefusalCode::NotAllowed, text));
         }
+        let steering = self.handle.steering();
+        if steering.of(known.ip()) != steering.of(client.ip()) {
+            let text = "another event loop of this server has that address: of a client's addresses, only those in one loop are \
+                        paths of a session (serve --loops)";
+            return Err(Refusal::new(RefusalCode::Unsupported, text));
+        }
         if !self.jar.is_good(client, cookie, purpose) {
             return Ok(Outcome::Challenge(self.jar.bake(client, purpose)));
         }

@@ -38,7 +38,7 @@ impl Handler {
     pub(super) fn leave(&self, group: Option<SocketAddr>, sender: SocketAddr, session: SessionId) {
         if let Some(group) = group {
             // Fails only when the driver has stopped, and with it all groups.
-            let _ = self.handle.leave_group(group);
+            let _ = self.handle.leave_group(group, sender);
             let _ = self.handle.group_key(sender, session, GroupKeyChange::Forget);
         }
     }

@@ -291,7 +291,7 @@ impl Handler {
         if let Some(group) = group {
             self.check_group(session, group)?;
             self.handle
-                .join_group(group, self.config.interface.as_ref())
+                .join_group((group, client), self.config.interface.as_ref())
                 .map_err(|error| Refusal::new(RefusalCode::Unsupported, error.to_string()))?;
         }
         let sink = Arc::clone(&part) as Arc<dyn ObjectSink>;

@@ -189,7 +189,7 @@ impl Server {
         self.local_addr
     }
 
-    /// The driver's counters; handshakes of LTTP's connections are among those of keys.
+    /// The driver's counters, of all its loops together; handshakes of LTTP's connections are among those of keys.
     ///
     /// # Errors
     /// The driver has stopped.
@@ -200,6 +200,14 @@ impl Server {
             self.handler.stream_handshakes.add_to(trust);
         }
         Ok(statistics)
+    }
+
+    /// The counters of each of the driver's loops.
+    ///
+    /// # Errors
+    /// The driver has stopped.
+    pub fn statistics_by_loop(&self) -> Result<Vec<Statistics>, HandleError> {
+        self.driver.as_ref().ok_or(HandleError::Stopped)?.handle().statistics_by_loop()
     }
 
     /// The server's own counters.

@@ -63,8 +63,19 @@ impl ServerConfig {
 pub enum ReloadError {
     /// It would have keys from now on, or have none any more: clients of the one kind cannot speak to the other.
     Keys,
+    /// It would have a send rate, which none of its several loops could keep for all.
+    RateOfLoops,
     /// It has stopped.
     Stopped(HandleError),
+}
+
+impl From<HandleError> for ReloadError {
+    fn from(error: HandleError) -> Self {
+        match error {
+            HandleError::RateOfLoops => ReloadError::RateOfLoops,
+            error => ReloadError::Stopped(error),
+        }
+    }
 }
 
 impl fmt::Display for ReloadError {
@@ -72,6 +83,9 @@ impl fmt::Display for ReloadError {
         match self {
             ReloadError::Keys => f.write_str(
                 "a server with keys keeps having keys, and one without goes without: restart it",
+            ),
+            ReloadError::RateOfLoops => f.write_str(
+                "a server of several event loops has no send rate: start it again with one, or do without the rate",
             ),
             ReloadError::Stopped(error) => error.fmt(f),
         }

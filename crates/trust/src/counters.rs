@@ -33,3 +33,84 @@ pub struct TrustCounters {
     /// Handshakes from an address at which another key is in conversation.
     pub handshakes_conflicting: u64,
 }
+
+impl TrustCounters {
+    /// Adds those of other channels of the same host.
+    pub fn add(&mut self, other: TrustCounters) {
+        // By name, so that none is forgotten.
+        let TrustCounters {
+            sealed,
+            opened,
+            trimmed,
+            clear,
+            forged,
+            replayed,
+            unsent,
+            handshakes,
+            handshakes_put_off,
+            refusals_withheld,
+            handshakes_replayed,
+            handshakes_wrong,
+            handshakes_untrusted,
+            handshakes_conflicting,
+        } = other;
+        self.sealed += sealed;
+        self.opened += opened;
+        self.trimmed += trimmed;
+        self.clear += clear;
+        self.forged += forged;
+        self.replayed += replayed;
+        self.unsent += unsent;
+        self.handshakes += handshakes;
+        self.handshakes_put_off += handshakes_put_off;
+        self.refusals_withheld += refusals_withheld;
+        self.handshakes_replayed += handshakes_replayed;
+        self.handshakes_wrong += handshakes_wrong;
+        self.handshakes_untrusted += handshakes_untrusted;
+        self.handshakes_conflicting += handshakes_conflicting;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counter_is_added_to_its_own() {
+        let one = TrustCounters {
+            sealed: 1,
+            opened: 2,
+            trimmed: 3,
+            clear: 4,
+            forged: 5,
+            replayed: 6,
+            unsent: 7,
+            handshakes: 8,
+            handshakes_put_off: 9,
+            refusals_withheld: 10,
+            handshakes_replayed: 11,
+            handshakes_wrong: 12,
+            handshakes_untrusted: 13,
+            handshakes_conflicting: 14,
+        };
+        let mut all = one;
+        all.add(one);
+        let expected = TrustCounters {
+            sealed: 2,
+            opened: 4,
+            trimmed: 6,
+            clear: 8,
+            forged: 10,
+            replayed: 12,
+            unsent: 14,
+            handshakes: 16,
+            handshakes_put_off: 18,
+            refusals_withheld: 20,
+            handshakes_replayed: 22,
+            handshakes_wrong: 24,
+            handshakes_untrusted: 26,
+            handshakes_conflicting: 28,
+        };
+        assert_eq!(all, expected);
+    }
+}

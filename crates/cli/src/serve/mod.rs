@@ -21,6 +21,7 @@ use sd_notify::NotifyState;
 use serde_json::json;
 use wellspring_console::exit::Failed;
 use wellspring_console::units::{counted, parse_size};
+use wellspring_net::driver::MAX_LOOPS;
 use wellspring_net::socket::Interface;
 use wellspring_net::store::{DigestCache, Limits};
 use wellspring_server::{GroupRange, Server, ServerConfig};
@@ -29,7 +30,7 @@ use wellspring_trust::Quota;
 use crate::config::Values;
 use crate::exit;
 use crate::keys::KeyArgs;
-use crate::transfer::NetworkArgs;
+use crate::transfer::{FabricArg, NetworkArgs};
 use also_at::AlsoAt;
 use lines::Lines;
 use rates::{Scheduled, bits, pull_rate};
@@ -58,6 +59,7 @@ Examples:
   wellspring serve --rate '100M; 22:00-06:00 1G' /srv/models   # more at night
   wellspring serve --allow-put /srv/incoming       # with keys: who may, `wellspring key` says
   wellspring serve --allow-put --receive-rate 500M /srv/incoming   # puts take no more of the link
+  wellspring serve --loops 4 /srv/models            # an interface of 40 Gbit/s, many clients
   wellspring serve --insecure --bind 10.0.0.5:4711 /srv/models
   wellspring serve --json --bind 127.0.0.1:0 .     # prints the port it was given
   wellspring serve --metrics 127.0.0.1:9464 /srv/models   # for Prometheus; /healthz and /readyz, too")]
@@ -122,6 +124,11 @@ pub struct ServeArgs {
     /// asked for no more; the first few symbols of an object come unasked.
     #[arg(long, value_name = "RATE[; HH:MM-HH:MM RATE]...")]
     receive_rate: Option<Schedule>,
+    /// Event loops, up to 64: threads that share the clients, each with its address's traffic. One does some 9 Gbit/s; more
+    /// pay on machines with many processors and a faster interface, where many clients come from many addresses. Takes
+    /// Linux, --fabric shared, and neither --rate nor --receive-rate, which nothing would keep over all loops.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=i64::from(MAX_LOOPS)))]
+    loops: u8,
     /// Parts of objects being sent by LTTP at one time, at most; a quarter of them to one address.
     #[arg(long, value_name = "N", default_value_t = 64)]
     max_parts: usize,
@@ -399,8 +406,32 @@ impl ServeArgs {
         ];
         match needs.iter().find(|(_, given, _, there)| *given && !there) {
             Some((option, _, needed, _)) => Err(Failed::usage(format!("{option} needs {needed}"))),
-            None => Ok(()),
+            None => self.check_loops(),
         }
+    }
+
+    /// Refuses with several loops what would be of each of them, and not of all together.
+    fn check_loops(&self) -> Result<(), Failed> {
+        let loops = self.loops;
+        if loops == 1 {
+            return Ok(());
+        }
+        if self.network.fabric != FabricArg::Shared {
+            let text = format!(
+                "--loops {loops} needs --fabric shared, where congestion control paces each loop"
+            );
+            return Err(Failed::usage(text));
+        }
+        for (option, rate) in [("--rate", &self.rate), ("--receive-rate", &self.receive_rate)] {
+            if rate.as_ref().is_some_and(Schedule::has_limit) {
+                let text = format!(
+                    "{option} needs --loops 1: each of {loops} event loops works on its own, and nothing would keep the rate over \
+                     all of them"
+                );
+                return Err(Failed::usage(text));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -411,7 +442,7 @@ fn configure(args: &ServeArgs) -> Result<ServerConfig, Failed> {
     let keys = args.keys.load()?;
     let bind = args.keys.bind_address(args.bind, keys.is_some(), args.insecure_public)?;
     let mut config = ServerConfig::new(bind, args.dir.clone());
-    config.driver = args.network.server_driver(bind);
+    config.driver = args.network.server_driver(bind).loops(args.loops);
     config.further_addresses = also_at::addresses(&args.also_at, bind)?;
     config.driver.keys = keys;
     config.driver.scdp.peer_timeout =

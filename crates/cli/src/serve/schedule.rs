@@ -49,6 +49,11 @@ impl Schedule {
         self.at(now.hour() as u16 * 60 + now.minute() as u16)
     }
 
+    /// Whether there is a limit at any time.
+    pub fn has_limit(&self) -> bool {
+        self.otherwise.is_some() || self.windows.iter().any(|window| window.rate.is_some())
+    }
+
     /// The rate in that minute of the day; of windows that overlap the first counts.
     fn at(&self, minute: u16) -> Option<Rate> {
         let window = self.windows.iter().find(|window| window.holds(minute));
@@ -165,6 +170,11 @@ mod tests {
         // Of windows that overlap the first counts.
         let both = schedule("none; 08:00-24:00 100M;00:00-24:00  1G");
         assert_eq!((both.at(8 * 60), both.at(0), both.at(DAY - 1)), (slow, fast, slow));
+        assert!(
+            both.has_limit()
+                && night.has_limit()
+                && !schedule("none; 08:00-24:00 none").has_limit()
+        );
         let always = schedule("100M");
         assert_eq!((always.now(), always.next_look()), (slow, None));
         assert!(both.next_look().is_some_and(|next| next <= LOOK));

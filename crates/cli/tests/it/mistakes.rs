@@ -88,6 +88,26 @@ fn options_that_need_others() {
 }
 
 #[test]
+fn options_that_several_event_loops_do_not_go_with() {
+    let serve = |others: &[&str], word: &str| {
+        let arguments = [&["serve", "/nowhere", "--bind", "127.0.0.1:0"], others].concat();
+        assert_told(&arguments, 2, &[word]);
+    };
+    for rate in ["10M", "none; 22:00-06:00 1G"] {
+        for option in ["--rate", "--max-rate", "--receive-rate"] {
+            let word = if option == "--receive-rate" { option } else { "--rate" };
+            serve(&["--loops", "4", option, rate], &format!("{word} needs --loops 1"));
+        }
+    }
+    for fabric in ["trimming", "dedicated"] {
+        serve(&["--loops", "2", "--fabric", fabric], "--loops 2 needs --fabric shared");
+    }
+    serve(&["--loops", "2", "--inject-send-rate", "1G"], "loops is 2: several loops have no rate");
+    serve(&["--loops", "0"], "--loops");
+    serve(&["--loops", "65"], "1..=64");
+}
+
+#[test]
 fn options_of_a_group_and_of_a_congestion_controller_where_there_is_none() {
     let group = ["--group", "239.255.47.11"];
     let wait = [&group[..], &["--stragglers", "wait"]].concat();

@@ -5,8 +5,8 @@ use std::process::Stdio;
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::operation::{configured, write_config};
-use crate::support::{Place, Server, Transfer, random_bytes, run, text};
+use crate::operation::{configured, http, write_config};
+use crate::support::{Place, Server, Transfer, object_at, random_bytes, run, text};
 
 #[test]
 fn a_reload_names_what_needs_a_restart() {
@@ -107,4 +107,33 @@ fn puts_come_no_faster_than_they_are_allowed_to_and_that_is_read_again() {
     write_config(&place, "allow-put = true\nreceive-rate = \"30M\"");
     server.signal(Signal::HUP);
     assert_eq!(server.wait_for("reloaded")["receive_rate"], 30_000_000);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_server_of_several_event_loops_keeps_its_settings_if_they_have_a_rate() {
+    let place = Place::new();
+    let bytes = random_bytes(2_000_000, 6);
+    place.replica("a", &bytes);
+    let server = Server::start(configured(&place, "loops = 3\nallow-put = true"));
+    let out = place.path("out");
+    run(&["get", &object_at(&[&server]), "-o", text(&out)]).success();
+    assert!(std::fs::read(&out).expect("read") == bytes, "other bytes");
+    run(&["put", text(&out), &server.address.to_string(), "--name", "again"]).success();
+    let sent = http(&server, "GET /metrics").1;
+    let sent = sent.lines().find_map(|line| line.strip_prefix("wellspring_sent_bytes_total "));
+    let sent: f64 = sent.expect("a metric").parse().expect("a number");
+    assert!(sent > 2_000_000.0, "of all loops: {sent}");
+    let failed = |lines: &str| {
+        write_config(&place, lines);
+        server.signal(Signal::HUP);
+        server.wait_for("reload_failed")["reason"].as_str().expect("text").to_owned()
+    };
+    let reason = failed("loops = 3\nrate = \"none; 00:00-12:00 none; 12:00-24:00 1G\"");
+    assert!(reason.contains("--rate needs --loops 1"), "{reason}");
+    let reason = failed("loops = 1\nrate = \"1G\"");
+    assert!(reason.contains("several event loops has no send rate"), "{reason}");
+    write_config(&place, "loops = 2");
+    server.signal(Signal::HUP);
+    assert_eq!(server.wait_for("reloaded")["needs_restart"], json!(["loops"]));
 }

@@ -41,6 +41,19 @@ async fn one_server_gives_the_object() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_one_address_speaks_from_it_by_tcp_as_by_udp() {
+    let bytes = random_bytes(100_000, 4);
+    let served = Served::new(&bytes).await;
+    let folder = tempfile::tempdir().expect("temporary directory");
+    let path = folder.path().join("copy");
+    // No system would choose it by itself.
+    let bind = "127.0.0.201:0".parse().expect("an address");
+    let client = client(|config| config.driver.socket.bind = bind);
+    fetch(&client, &[&served], &options(), &path).await.expect("fetched");
+    assert!(std::fs::read(&path).expect("read") == bytes, "the bytes differ");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_servers_give_a_share_each() {
     let bytes = random_bytes(2_500_007, 2);
     let report = goes_round(&bytes, 5, &options(), 0.0).await;

@@ -12,6 +12,8 @@ mod late_hosts;
 mod left_out;
 mod lent;
 mod link_down;
+#[cfg(target_os = "linux")]
+mod loops;
 mod lttp;
 mod lttp_keys;
 mod lttp_lost;

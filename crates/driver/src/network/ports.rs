@@ -34,14 +34,14 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// Opens the first socket as configured, and `count - 1` more at ports that the system chooses.
+    /// Takes the first socket, and opens `count - 1` more as configured, at ports that the system chooses.
     pub(crate) fn open(
+        main: HostSocket,
         config: &SocketConfig,
         count: u8,
         waiter: &Waiter,
         firsts: Arc<FirstPorts>,
     ) -> io::Result<Ports> {
-        let main = HostSocket::bind(config)?;
         waiter.watch_socket(&main, Groups::MAIN)?;
         let mut further = config.clone();
         further.bind = SocketAddr::new(main.local_addr().ip(), 0);

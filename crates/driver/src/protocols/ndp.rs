@@ -22,28 +22,32 @@ use crate::protocol::{
     Action, Admission, Arrived, Meaning, Opening, Protocol, Side, Unknown, Unusable,
 };
 use crate::store::{ObjectSink, ObjectSource};
-use crate::{Builder, DriverConfig, EventSink, HandleError, ProtocolHandle, SessionProgress};
+use crate::{
+    Builder, DriverConfig, EachLoop, EventSink, HandleError, ProtocolHandle, SessionProgress,
+};
 
 /// Packets that are handed to a sink, or read, at one time.
 const PACKETS_PER_BLOCK: u32 = 100;
 
 /// Adds NDP to a driver.
-pub(super) fn add(builder: &mut Builder, config: &DriverConfig) -> NdpHandle {
+pub(super) fn add(builder: &mut Builder, config: &DriverConfig) -> ProtocolHandle<Ndp> {
     let config = ndp::Config { host: HostId(0), ..config.ndp.clone() };
-    let payload = config.payload;
-    let protocol = builder.add(Ndp::default(), ndp::Endpoint::new(config));
-    NdpHandle { protocol, payload }
+    builder.add(Ndp::default(), ndp::Endpoint::new(config))
 }
 
-/// A way to NDP's endpoint.
+/// A way to NDP's endpoint, or to those of several loops.
 #[derive(Clone)]
 pub struct NdpHandle {
-    protocol: ProtocolHandle<Ndp>,
+    loops: EachLoop<ProtocolHandle<Ndp>>,
     /// Payload of a packet \[bytes\].
     pub payload: u16,
 }
 
 impl NdpHandle {
+    pub(super) fn new(loops: EachLoop<ProtocolHandle<Ndp>>, payload: u16) -> Self {
+        NdpHandle { loops, payload }
+    }
+
     /// Sends that part of an object, which is not empty, to the owner of the key that it is asked by, where hosts have keys.
     ///
     /// # Errors
@@ -86,7 +90,7 @@ impl NdpHandle {
         let geometry = Geometry::in_order(part.start, len, self.payload, PACKETS_PER_BLOCK);
         let sends = matches!(side, Side::Sending { .. }).then_some(len);
         let packets = u32::try_from(len.div_ceil(self.payload.into())).unwrap_or(u32::MAX);
-        self.protocol.open(Opening {
+        self.loops.of(peer).open(Opening {
             session,
             geometry,
             coding: Coding::Uncoded,
@@ -110,13 +114,13 @@ impl NdpHandle {
         session: SessionId,
         peer_timeout: Duration,
     ) -> Result<(), HandleError> {
-        self.protocol.call(Call::Wait { session, peer_timeout })
+        self.loops.ask_all(|protocol| protocol.call(Call::Wait { session, peer_timeout }))
     }
 
     /// Ends a transfer.
     pub fn cancel(&self, session: SessionId) {
         // One that is over, or a driver that has stopped, is what was asked for.
-        let _ = self.protocol.cancel(session);
+        let _ = self.loops.ask_all(|protocol| protocol.cancel(session));
     }
 }
 

@@ -107,10 +107,10 @@ pub(crate) enum Call {
     },
     /// Pulls are to fill a link of that rate.
     LinkRate(Rate),
-    /// What was received so far.
+    /// What was received so far, if the session is open here.
     Account {
         session: SessionId,
-        reply: mpsc::SyncSender<Option<ReceiveStats>>,
+        reply: mpsc::SyncSender<ReceiveStats>,
     },
     /// What each of these sessions has sent or received so far.
     Accounts {
@@ -392,8 +392,10 @@ impl Protocol for Scdp {
                 Action::Nothing
             }
             Call::Account { session, reply } => {
-                // Nobody waits: a caller that has gone away needs no answer.
-                let _ = reply.try_send(endpoint.receive_stats(session, now));
+                if let Some(stats) = endpoint.receive_stats(session, now) {
+                    // Nobody waits: a caller that has gone away needs no answer.
+                    let _ = reply.try_send(stats);
+                }
                 Action::Nothing
             }
             Call::Accounts { sessions, reply } => {

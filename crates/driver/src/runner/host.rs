@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use wellspring_core::HostId;
 use wellspring_trust::Fingerprint;
 
+use crate::Place;
 use crate::clock::Clock;
 use crate::event::{Failure, Refusal};
 use crate::network::Network;
@@ -17,6 +18,8 @@ use crate::statistics::Received;
 
 /// What the protocols of a driver share.
 pub(crate) struct Host {
+    /// The loop among those of its driver.
+    pub place: Place,
     pub clock: Clock,
     pub network: Network,
     pub peers: PeerTable,
@@ -42,6 +45,10 @@ impl Host {
         }
         if group.is_some_and(|group| !group.ip().is_multicast()) {
             return Err(Refusal::Invalid("a group without a multicast address").into());
+        }
+        if addresses.iter().any(|address| self.place.is_foreign(address.ip())) {
+            let why = "addresses of several event loops, which share no session";
+            return Err(Refusal::Invalid(why).into());
         }
         let mut peers = Vec::with_capacity(addresses.len());
         for address in addresses {

@@ -8,6 +8,7 @@ use super::meta::ReceiveMeta;
 use super::receive::ReceiveBatch;
 use super::unreached::Unreached;
 use super::{Interface, Outgoing, SocketConfig, UdpSocket};
+use crate::Steering;
 use crate::simulation::{VirtualSocket, machine};
 
 /// The methods are those of [`UdpSocket`], which stands in its place where nothing is simulated.
@@ -25,6 +26,12 @@ impl HostSocket {
             Some(machine) => machine.bind(config).map(Virtual),
             None => UdpSocket::bind(config).map(System),
         }
+    }
+
+    /// Only of the system: a simulated machine's driver has one loop.
+    pub(crate) fn bind_steered(config: &SocketConfig, steering: Steering) -> io::Result<Vec<Self>> {
+        let sockets = UdpSocket::bind_steered(config, steering)?;
+        Ok(sockets.into_iter().map(System).collect())
     }
 
     pub(crate) fn bind_group(

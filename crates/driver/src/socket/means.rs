@@ -12,6 +12,20 @@ use super::plain;
 use super::receive::ReceiveBatch;
 #[cfg(target_os = "linux")]
 use super::sys;
+use crate::Steering;
+
+/// Deals the hosts that send to an address and port among the sockets there, in the order in which they were bound. `first`
+/// is one of them.
+pub(super) fn steer(first: &Socket, steering: Steering) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    let outcome = sys::set_chooser(first.as_raw_fd(), &steering.program());
+    #[cfg(not(target_os = "linux"))]
+    let outcome = {
+        let _ = (first, steering);
+        Err(io::ErrorKind::Unsupported.into())
+    };
+    outcome
+}
 
 /// By what a socket sends and receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,13 +8,13 @@ use std::sync::{Mutex, PoisonError};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::means::Means;
+use super::means::{Means, steer};
 use super::meta::{Options, SEND_BATCH, SendMeta};
 use super::receive::ReceiveBatch;
 use super::segmentation::{Segmentation, is_refusal};
 use super::unreached::Unreached;
 use super::{Interface, MAX_BATCH_LEN, MAX_SEGMENTS};
-use crate::setters;
+use crate::{Steering, setters};
 
 /// ICMP's reports taken at one time, and addresses kept of them.
 const MAX_REPORTS: usize = 64;
@@ -118,6 +118,25 @@ impl UdpSocket {
     /// What the system says: the address is in use or not ours, the interface does not exist, ...
     pub fn bind(config: &SocketConfig) -> io::Result<UdpSocket> {
         Self::open(config, |_| Ok(()))
+    }
+
+    /// Opens sockets at one address and port, one for each loop: each gets what hosts send whose loop it is. As for
+    /// [`bind`](UdpSocket::bind), there must be no other socket.
+    ///
+    /// # Errors
+    /// As for [`bind`](UdpSocket::bind); [`io::ErrorKind::Unsupported`] where the system is not Linux.
+    pub fn bind_steered(config: &SocketConfig, steering: Steering) -> io::Result<Vec<UdpSocket>> {
+        // Sockets of another program of this user may share their port just so, and the system would let these join them.
+        let alone = Self::bind(config)?;
+        let config = SocketConfig { bind: alone.local_addr(), ..config.clone() };
+        drop(alone);
+        let open = |_| Self::open(&config, |socket| socket.set_reuse_port(true));
+        let sockets = (0..steering.loops()).map(open).collect::<io::Result<Vec<_>>>()?;
+        match sockets.first() {
+            Some(first) => steer(&first.socket, steering)?,
+            None => return Err(io::ErrorKind::InvalidInput.into()),
+        }
+        Ok(sockets)
     }
 
     /// Opens a socket that receives what is sent to a multicast group and port, and nothing else;

@@ -241,7 +241,10 @@ fn of_what_comes_to_a_group_nothing_but_symbols_is_taken() {
         let sender = sender.clone();
         let control = Box::new(move |m: ControlMessage| sender.send(m).is_ok());
         let driver = Driver::start(configured(), control).expect("loopback");
-        driver.handle().join_group(group, None).expect("multicast on loopback");
+        driver
+            .handle()
+            .join_group((group, (Ipv4Addr::LOCALHOST, 1).into()), None)
+            .expect("multicast on loopback");
         // Served in turn: the group is joined then.
         assert_eq!(driver.handle().statistics().expect("running").groups, 1);
         driver

@@ -4,6 +4,8 @@ mod common;
 mod conformance;
 mod fairness;
 mod hostile;
+#[cfg(target_os = "linux")]
+mod loops;
 mod memory;
 mod priorities;
 mod socket;

@@ -238,7 +238,10 @@ fn one_to_many(group: Option<SocketAddr>, loss: f64) {
         .iter()
         .map(|driver| {
             if let Some(group) = group {
-                driver.handle().join_group(group, None).expect("multicast on loopback");
+                driver
+                    .handle()
+                    .join_group((group, from.local_addr()), None)
+                    .expect("multicast on loopback");
             }
             expect(driver, 4, &object, Mode::OneToMany, &[from.local_addr()])
         })
@@ -264,7 +267,7 @@ fn one_to_many(group: Option<SocketAddr>, loss: f64) {
             usize::from(group.is_some())
         );
         if let Some(group) = group {
-            driver.handle().leave_group(group).expect("running");
+            driver.handle().leave_group(group, from.local_addr()).expect("running");
             assert_eq!(driver.handle().statistics().expect("running").groups, 0);
         }
     }

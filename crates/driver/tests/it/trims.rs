@@ -127,7 +127,10 @@ fn a_symbol_of_a_group_that_was_trimmed_is_asked_for_at_once() {
     drop(free);
     let groups = [91, 92].map(|last| SocketAddr::from((Ipv4Addr::new(239, 255, 78, last), port)));
     for group in groups {
-        driver.handle().join_group(group, None).expect("multicast on loopback");
+        driver
+            .handle()
+            .join_group((group, (Ipv4Addr::LOCALHOST, 1).into()), None)
+            .expect("multicast on loopback");
     }
 
     let object = Bytes::random(4 * usize::from(SYMBOL_SIZE), 2);

@@ -61,6 +61,7 @@ impl Client {
         let shares = deal(&missing, servers.len(), node_len(found.size));
         let common = Common {
             handle: self.driver.handle().lttp(),
+            own: self.driver.local_addr(),
             keys: self.config.driver.keys.clone(),
             name: options.name.clone(),
             size: found.size,

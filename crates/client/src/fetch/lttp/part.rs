@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::Instant;
 use wellspring_codec::lt::Method;
 use wellspring_transport::lttp::{Parameters, ReceiveStats};
@@ -34,6 +34,8 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(3);
 /// What all parts of a fetch have in common.
 pub(super) struct Common {
     pub handle: LttpHandle,
+    /// Where datagrams leave from.
+    pub own: SocketAddr,
     pub keys: Option<Arc<Keyring>>,
     pub name: ObjectName,
     pub size: u64,
@@ -154,6 +156,19 @@ pub(super) async fn receive(
     Came { right: in_order.right, heard: heard.at, result }
 }
 
+/// Connects from the address that this host's datagrams are bound to, if they are bound to one: a server sends to who has said
+/// the cookie from the host at the other end of the connection.
+async fn connect(mut own: SocketAddr, server: SocketAddr) -> io::Result<TcpStream> {
+    let server = canonical(server);
+    if own.ip().is_unspecified() || own.is_ipv4() != server.is_ipv4() {
+        return TcpStream::connect(server).await;
+    }
+    own.set_port(0);
+    let socket = if own.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.bind(own)?;
+    socket.connect(server).await
+}
+
 /// As [`receive`].
 async fn receive_verified(
     common: &Common,
@@ -167,7 +182,7 @@ async fn receive_verified(
     let Geometry { symbol_size, block_symbols } = geometry;
     let parameters = Parameters { transfer_len: len, symbol_size, block_symbols };
     let at_most = patience.min(CONNECT_WITHIN);
-    let connecting = tokio::time::timeout(at_most, TcpStream::connect(address)).await;
+    let connecting = tokio::time::timeout(at_most, connect(common.own, address)).await;
     let stream = connecting.map_err(|_| ControlError::Silent(at_most))?;
     let (mut reader, mut writer) = split(stream.map_err(ControlError::from)?)?;
     if let Some(keys) = &common.keys {

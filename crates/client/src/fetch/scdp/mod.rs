@@ -122,7 +122,7 @@ struct Run {
     pages: Pages,
     updates: Updates,
     /// The protocol's counters, once the driver answers.
-    account: Option<std::sync::mpsc::Receiver<Option<ReceiveStats>>>,
+    account: Option<std::sync::mpsc::Receiver<ReceiveStats>>,
     /// When the paths are examined if nothing has come by then; absent if they are not, or were.
     examine_at: Option<Instant>,
     _guard: Guard,
@@ -287,7 +287,7 @@ impl Run {
 
     /// Tells what the driver has answered, and asks it for the next time.
     fn tell_of_senders(&mut self) {
-        let answered = self.account.take().and_then(|account| account.try_recv().ok().flatten());
+        let answered = self.account.take().and_then(|account| account.try_recv().ok());
         if let Some(stats) = answered {
             let senders = self.shares.iter().zip(&stats.senders);
             let senders = senders.map(|(&index, stats)| self.replicas[index].progress(stats));

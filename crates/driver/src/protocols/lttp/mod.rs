@@ -38,7 +38,7 @@ use crate::protocol::{
     Action, Arrived, Meaning, Opening, Protocol, Report, Side, Unknown, Unusable,
 };
 use crate::store::{ObjectSink, ObjectSource};
-use crate::{Builder, DriverConfig, ProtocolHandle, SessionProgress};
+use crate::{Builder, DriverConfig, EachLoop, ProtocolHandle, SessionProgress};
 
 /// The robust soliton's constants (LTTP §V-A); both ends must have the same.
 const SOLITON: (f64, f64) = (0.2, 0.7);
@@ -59,10 +59,9 @@ pub fn is_possible(geometry: &wire::Geometry) -> bool {
 }
 
 /// Adds LTTP to a driver.
-pub(super) fn add(builder: &mut Builder, config: &DriverConfig) -> LttpHandle {
+pub(super) fn add(builder: &mut Builder, config: &DriverConfig) -> ProtocolHandle<Lttp> {
     let config = lttp::Config { host: HostId(0), ..config.lttp.clone() };
-    let protocol = builder.add(Lttp::default(), lttp::Endpoint::new(config));
-    LttpHandle { protocol, next: Arc::default() }
+    builder.add(Lttp::default(), lttp::Endpoint::new(config))
 }
 
 /// A contiguous part of an object, how it is cut, and its code.
@@ -85,13 +84,13 @@ impl Part {
         start: Start,
         (method, progress): (Method, SessionProgress),
         events: mpsc::Sender<ConnectionEvent>,
-        handle: &LttpHandle,
+        protocol: ProtocolHandle<Lttp>,
     ) -> Result<Opening<Lttp>, LtError> {
         let Parameters { transfer_len, symbol_size, block_symbols } = self.parameters;
         let geometry = Geometry::in_order(self.offset, transfer_len, symbol_size, block_symbols);
         let code = LtCoding::new(&geometry, SOLITON, self.seed, method, ROOM_FACTOR)?;
         let (session, cookie) = session;
-        let (reports, protocol) = (events.clone(), handle.protocol.clone());
+        let reports = events.clone();
         Ok(Opening {
             session,
             geometry,
@@ -123,10 +122,10 @@ pub(crate) enum ConnectionEvent {
     Report(Report<Lttp>),
 }
 
-/// A way to LTTP's endpoint.
+/// A way to LTTP's endpoint, or to those of several loops.
 #[derive(Clone)]
 pub struct LttpHandle {
-    protocol: ProtocolHandle<Lttp>,
+    loops: EachLoop<ProtocolHandle<Lttp>>,
     /// The next session's number.
     next: Arc<AtomicU32>,
 }
@@ -145,6 +144,10 @@ pub(crate) struct Messages {
 }
 
 impl LttpHandle {
+    pub(super) fn new(loops: EachLoop<ProtocolHandle<Lttp>>) -> Self {
+        LttpHandle { loops, next: Arc::default() }
+    }
+
     /// Holds a part of an object ready for the client that comes from `peer` with that cookie, and for the owner of
     /// the key that it is asked by alone, where hosts have keys. When the client is silent it is waited for for so long.
     ///
@@ -160,11 +163,13 @@ impl LttpHandle {
         let side = Side::sending(source);
         let start = Start::Offer(part.parameters, peer_timeout);
         let progress = SessionProgress::new(part.parameters.transfer_len);
+        let protocol = self.loops.at(peer);
+        let decoding = (Method::Improved, progress);
         let (session, mut opening) =
-            self.opening(cookie, part, side, start, (Method::Improved, progress))?;
+            self.opening((protocol, cookie), part, side, start, decoding)?;
         opening.key = key;
         // A driver that has stopped drops the call, and so closes the channel.
-        let _ = self.protocol.call(Call::Offer { peer, opening: Box::new(opening) });
+        let _ = protocol.call(Call::Offer { peer, opening: Box::new(opening) });
         Ok(session)
     }
 
@@ -182,15 +187,17 @@ impl LttpHandle {
     ) -> Result<LttpSession, LtError> {
         let side = Side::Receiving { sink };
         let start = Start::Request { symbol_size: part.parameters.symbol_size };
-        let (session, mut opening) = self.opening(cookie, part, side, start, decoding)?;
+        let protocol = self.loops.of(server);
+        let (session, mut opening) =
+            self.opening((protocol, cookie), part, side, start, decoding)?;
         opening.peers.push(server);
-        let _ = self.protocol.open(opening);
+        let _ = protocol.open(opening);
         Ok(session)
     }
 
     fn opening(
         &self,
-        cookie: Cookie,
+        (protocol, cookie): (&ProtocolHandle<Lttp>, Cookie),
         part: &Part,
         side: Side,
         start: Start,
@@ -199,8 +206,9 @@ impl LttpHandle {
         let id = SessionId(self.next.fetch_add(1, Relaxed));
         let (sender, events) = mpsc::channel(MAX_WAITING);
         let progress = decoding.1.clone();
-        let opening = part.opening((id, cookie), side, start, decoding, sender, self)?;
-        let messages = Messages { protocol: self.protocol.clone(), session: id };
+        let of_it = protocol.clone();
+        let opening = part.opening((id, cookie), side, start, decoding, sender, of_it)?;
+        let messages = Messages { protocol: protocol.clone(), session: id };
         Ok((LttpSession { progress, messages, events }, opening))
     }
 }

@@ -31,6 +31,6 @@ pub(super) use interfaces::interfaces;
 pub(super) use {
     batches::{receive_many, send_many, take_report},
     linux::{force_buffers, has_coalescing, has_segmentation, path_mtu, prepare},
-    options::{dropped, set_multicast_interface_v4},
+    options::{dropped, set_chooser, set_multicast_interface_v4},
     timer::{timer_create, timer_set},
 };

@@ -44,6 +44,25 @@ fn set_plain<T: Plain>(
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has a program choose which of the sockets at an address and port gets a datagram, by the order in which they were
+/// bound. `fd` is one of them.
+pub(in crate::socket) fn set_chooser(fd: RawFd, program: &[libc::sock_filter]) -> io::Result<()> {
+    let len = program.len().try_into().map_err(|_| io::ErrorKind::InvalidInput)?;
+    let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the program points at as many instructions as it says, alive during the call; the kernel only reads and
+    // copies them.
+    let outcome = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            ptr::from_ref(&program).cast(),
+            size_of::<libc::sock_fprog>() as libc::socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Reads an integer socket option.
 pub(super) fn option(fd: RawFd, level: libc::c_int, name: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
