@@ -95,6 +95,7 @@ async fn what_others_have_brought_stays_if_its_end_is_of_no_use() {
         mode: Mode::Unicast,
         group: None,
         geometry: Geometry { symbol_size: 1_000, symbols_per_block: 10, initial_window: 12 },
+        background: false,
         overwrite: false,
         resume: false,
         timeout_ms: 10_000,
