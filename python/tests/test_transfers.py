@@ -300,8 +300,8 @@ def test_exceptions_are_named_after_exit_statuses(server: Served, tmp_path: Path
         (lambda: wellspring.serve(".", "[::]:0", insecure=True), "everybody"),
         (lambda: wellspring.put("x", "a", group="nonsense"), "ADDRESS:PORT"),
         (lambda: wellspring.put(__file__, "a,b", quorum=3), "quorum"),
-        (lambda: wellspring.read("a/x", priority="high"), "urgent, normal or background"),  # type: ignore[typeddict-item]
-        (lambda: wellspring.put(__file__, "a", priority=""), "urgent, normal or background"),  # type: ignore[typeddict-item]
+        (lambda: wellspring.read("a/x", priority="high"), "urgent, normal or background"),
+        (lambda: wellspring.put(__file__, "a", priority=""), "urgent, normal or background"),
     ],
 )
 def test_wrong_arguments_are_refused_in_words(call: object, says: str) -> None:
