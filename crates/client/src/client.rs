@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use wellspring_core::Priority;
 use wellspring_wire::control::Geometry;
@@ -13,6 +13,7 @@ use crate::ConfigError;
 use crate::driver::{DriverConfig, HandleError, StartError, Statistics};
 use crate::protocols::{Driver, MAX_SYMBOL_SIZE};
 use crate::socket::largest_payload_towards;
+use crate::store::tree::Meta;
 use crate::store::{Digest, DigestCache, Existing, ObjectName, Place};
 use wellspring_driver::setters;
 
@@ -248,8 +249,8 @@ pub struct FetchOptions {
     pub(crate) tree_part: Option<String>,
     /// Longest object that is taken \[bytes\].
     pub(crate) longest: u64,
-    /// The mode and the time of modification that a file has from the moment on in which it has its name.
-    pub(crate) given: Option<(u16, SystemTime)>,
+    /// What a file of a tree has besides its bytes from the moment on in which it has its name.
+    pub(crate) given: Option<Meta>,
 }
 
 setters! {

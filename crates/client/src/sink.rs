@@ -4,7 +4,6 @@ use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -16,6 +15,7 @@ use super::{FetchError, Target};
 use crate::disk::disk;
 use crate::driver::Failure;
 use crate::store::atomic_file::AtomicFile;
+use crate::store::tree::Meta;
 use crate::store::{
     Digest, Existing, Node, ObjectSink, PartFile, ScratchFile, StoreError, remove_stale_parts_on,
 };
@@ -195,14 +195,13 @@ impl Sink {
         std::future::pending().await
     }
 
-    /// All bytes are written: verifies them, and gives a file its name, with that mode and that time of modification if
-    /// there are any.
-    pub(crate) async fn finish(self, given: Option<(u16, SystemTime)>) -> Result<(), FetchError> {
+    /// All bytes are written: verifies them, and gives a file its name; one of a tree with what it is to have besides.
+    pub(crate) async fn finish(self, given: Option<Meta>) -> Result<(), FetchError> {
         let verified = match self {
             Sink::File(part) => {
                 let commit = move || match given {
                     None => part.commit().map(|_| ()),
-                    Some((mode, modified)) => part.commit_as(mode, modified),
+                    Some(meta) => part.commit_as(&meta),
                 };
                 crate::task::spawn_blocking(commit).await
             }

@@ -32,7 +32,8 @@ use crate::store_messages;
 
 /// Whether an object that is offered is in its place.
 enum Here {
-    Yes,
+    /// It was read in that state; nothing was read of a listing that is kept.
+    Yes(Option<Fingerprint>),
     No,
     /// It is being read: so many bytes are.
     Pending(u64),
@@ -115,7 +116,7 @@ impl Handler {
         };
         let is_here = match &step {
             Some(step) if !step.is_file() => match self.has_step(step, digest) {
-                true => Here::Yes,
+                true => Here::Yes(None),
                 false => Here::No,
             },
             Some(TreeStep::File { tree, file, .. }) if self.is_in_doubt(tree, file) => Here::No,
@@ -127,10 +128,16 @@ impl Handler {
             None => self.is_here_already(owner, (&name, offer.size, digest), Reads::Known),
         };
         match is_here {
-            Here::Yes => {
-                let placed = step.map_or(Ok(None), |step| self.place_step(&step, digest, None));
-                self.finish_put(offer.session, placed, None);
-                return Ok(Outcome::Accepted);
+            Here::Yes(read) => {
+                let of_tree = step.as_ref().zip(read);
+                match of_tree.map_or(Ok(true), |(step, read)| self.set_found(step, &read)) {
+                    // Its name has gone to another file in this moment.
+                    Ok(false) => {}
+                    set => {
+                        self.finish_put(offer.session, set.map(|_| None), None);
+                        return Ok(Outcome::Accepted);
+                    }
+                }
             }
             Here::Pending(done) => return Ok(Outcome::Pending { done, total: offer.size }),
             Here::No => {}
@@ -362,7 +369,10 @@ impl Handler {
                 // It may have come without having been brought onto the disk.
                 let synced = self.store.sync_object(name, &file);
                 let now = synced.and_then(|()| self.store.open_object(name));
-                if now.is_ok_and(|(_, now)| now == fingerprint) { Here::Yes } else { Here::No }
+                match now.is_ok_and(|(_, now)| now == fingerprint) {
+                    true => Here::Yes(Some(fingerprint)),
+                    false => Here::No,
+                }
             }
             _ => Here::No,
         }

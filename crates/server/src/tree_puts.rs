@@ -164,7 +164,7 @@ impl Handler {
         }
     }
 
-    /// Carries out a step whose bytes are there, or were in their place already.
+    /// Carries out a step whose bytes are there.
     pub(super) fn place_step(
         &self,
         step: &TreeStep,
@@ -181,22 +181,18 @@ impl Handler {
                 let part = part.ok_or_else(nothing_there)?;
                 self.unpack(tree, files, *existing, part)?;
             }
-            // Somebody else's file of the same bytes.
-            TreeStep::File { existing: Existing::Keep, .. } if part.is_none() => {}
             TreeStep::File { tree, file, existing } => {
+                let part = part.ok_or_else(nothing_there)?;
                 let (root, _stays) = self.open_place(tree)?;
-                let mut target = tree.target(root);
-                if let Some(part) = part {
-                    part.check_place()?;
-                    if *existing == Existing::Replace {
-                        target.make_way(&file.path).map_err(|error| at(&file.path, error))?;
-                    }
-                    let modified = file.meta.modified.to_system();
-                    let modified = modified.ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
-                    part.commit_as(file.meta.mode, modified)?;
+                part.check_place()?;
+                if *existing == Existing::Replace {
+                    let made = tree.target(root).make_way(&file.path);
+                    made.map_err(|error| at(&file.path, error))?;
                 }
-                let set = target.set(&file.path, &file.meta);
-                set.map_err(|error| at(&file.path, error))?;
+                part.commit_as(&file.meta).map_err(|error| match error {
+                    StoreError::Io(error) => at(&file.path, error),
+                    error => error,
+                })?;
             }
             TreeStep::Clear { tree } => {
                 let paths = removal(part)?;
@@ -234,6 +230,22 @@ impl Handler {
             TreeStep::Finish { tree, existing } => self.finish_tree(tree, *existing, part)?,
         }
         Ok(None)
+    }
+
+    /// Gives a large file that was found in its place, and read, what else it is to have; false if it is not there any
+    /// more in that state.
+    pub(super) fn set_found(
+        &self,
+        step: &TreeStep,
+        read: &Fingerprint,
+    ) -> Result<bool, StoreError> {
+        let TreeStep::File { tree, file, existing: Existing::Replace } = step else {
+            // Somebody else's file of the same bytes.
+            return Ok(true);
+        };
+        let (root, _stays) = self.open_place(tree)?;
+        let set = tree.target(root).set_file(&file.path, read, &file.meta);
+        set.map_err(|error| at(&file.path, error))
     }
 
     fn keep_listing(

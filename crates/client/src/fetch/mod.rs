@@ -81,7 +81,7 @@ impl Client {
             let Arrived { sink, symbol_size, resumed, replicas, report } = arrived;
             options.updates.tell(Update::Verifying);
             let finishing = Instant::now();
-            sink.finish(options.given).await?;
+            sink.finish(options.given.clone()).await?;
             Ok(FetchReport {
                 size,
                 digest,

@@ -124,7 +124,11 @@ impl Transfer<'_> {
         let name = self.name(pack);
         let mut resumed = file.size;
         let is_in_doubt = target.is_in_doubt(&file.path, file.size, file.meta.modified);
-        if is_in_doubt || !self.is_here(&name, &file, &mut target).await? {
+        let is_here = match is_in_doubt {
+            true => false,
+            false => self.is_here(&name, &file, &mut target).await?,
+        };
+        if !is_here {
             // A path that leads to the directory that was opened, whatever its name leads to by now.
             let directory = target.directory_to_change(&file.path);
             let directory = directory.map_err(placed(file.path.clone()))?;
@@ -136,10 +140,7 @@ impl Transfer<'_> {
             };
             let to = Target::File { path, existing };
             let mut options = self.options.fetch(name, file.size, updates);
-            // Whoever stops the fetch then may not be the one to set them.
-            let modified = file.meta.modified.to_system().ok_or(io::ErrorKind::InvalidInput);
-            let modified = modified.map_err(|kind| placed(file.path.clone())(kind.into()))?;
-            options.given = Some((file.meta.mode, modified));
+            options.given = Some(file.meta.clone());
             let fetched = self.client.fetch(self.hosts, &options, to).await;
             let fetched = fetched.map_err(|error| match error {
                 FetchError::Store(StoreError::Io(error) | StoreError::Unsynced(error)) => {
@@ -149,14 +150,13 @@ impl Transfer<'_> {
             })?;
             resumed = fetched.resumed;
         }
-        target.set(&file.path, &file.meta).map_err(placed(file.path.clone()))?;
         self.resumed.fetch_add(resumed, Ordering::Relaxed);
         (self.hear)(TreeChange::Fetched(file.path, file.size));
         Ok(())
     }
 
-    /// Whether the file is here already, and only its time is another: then its digest is the one that
-    /// the hosts have.
+    /// Whether the file is here already, and only its time is another: then its digest is the one that the hosts have, and
+    /// it is given the time and what else it is to have.
     async fn is_here(
         &self,
         name: &str,
@@ -168,13 +168,18 @@ impl Transfer<'_> {
         let timeout = self.client.config.timeout;
         let (requester, late) = (&self.client.requester, Late::Joins);
         let found = find(requester, self.hosts, &options, (timeout, late, 0)).await?;
-        let hash = move || -> io::Result<Option<Digest>> {
+        let hash = move || -> io::Result<(Digest, Fingerprint)> {
             let before = Fingerprint::of(&here)?;
-            let digest = hash_file(&here, before.size(), &HashProgress::default())?;
-            Ok((Fingerprint::of(&here)? == before).then_some(digest))
+            Ok((hash_file(&here, before.size(), &HashProgress::default())?, before))
         };
-        let hashed = crate::task::spawn_blocking(hash).await;
-        // A file that cannot be read is fetched.
-        Ok(hashed.ok().and_then(Result::ok).flatten() == Some(found.digest))
+        match crate::task::spawn_blocking(hash).await {
+            // One that has changed meanwhile, or has given its name to another, is fetched.
+            Ok(Ok((digest, read))) if digest == found.digest => {
+                let set = target.set_file(&file.path, &read, &file.meta);
+                set.map_err(|error| PlanError::Place(file.path.clone(), error).into())
+            }
+            // And so is one that cannot be read.
+            _ => Ok(false),
+        }
     }
 }

@@ -1,15 +1,18 @@
 //! Trees over loopback, and what others see and do in the midst of a fetch.
 
 use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::served::runtime;
 use crate::tree_files::{contents, write};
+use crate::tree_puts;
 use crate::trees::{client, everything, fetch, serve};
-use wellspring_client::{TreeChange, TreeFilter};
+use wellspring_client::{PutTreeOptions, TreeChange, TreeFilter};
 use wellspring_core::Rate;
 use wellspring_server::{Server, ServerConfig};
 use wellspring_testkit::loopback::own_address;
@@ -56,6 +59,73 @@ fn a_large_file_never_has_its_name_without_its_mode_and_time() {
     let is_other = |(_, mode, time): &&(_, u32, SystemTime)| *mode != 0o600 || *time != modified;
     let other: Vec<_> = seen.iter().filter(is_other).collect();
     assert!(other.is_empty(), "{other:?}");
+}
+
+/// Gives the names of large files, as soon as these are there, to files of its own that have another time, until the transfer
+/// has ended. No transfer sets that time: it would say that these bytes are those of the tree.
+fn takes_names(directory: &Path, modified: SystemTime, transfer: impl FnOnce()) {
+    let home = tempfile::tempdir().expect("dir");
+    let time = modified + Duration::from_secs(1_000);
+    let (names, is_over) = (large_files(), AtomicBool::new(false));
+    let theirs = names.clone().map(|name| {
+        write(home.path(), &name, &[1; 100]);
+        let file = File::options().write(true).open(home.path().join(&name)).expect("open");
+        file.set_modified(time).expect("time");
+        (name, file)
+    });
+    let theirs: Vec<(String, File)> = theirs.collect();
+    let take = || {
+        let mut left: Vec<String> = names.collect();
+        while !is_over.load(Ordering::Relaxed) {
+            left.retain(|name| {
+                let is_there = directory.join(name).exists();
+                // In between anybody may have it.
+                !is_there || fs::rename(home.path().join(name), directory.join(name)).is_err()
+            });
+        }
+        left.len()
+    };
+    std::thread::scope(|scope| {
+        let taking = scope.spawn(take);
+        transfer();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(taking.join().expect("no panic") < theirs.len(), "no name was taken");
+    });
+    for (name, file) in theirs {
+        assert_eq!(file.metadata().expect("stat").modified().expect("a time"), time, "{name}");
+    }
+}
+
+fn large_files() -> impl Iterator<Item = String> + Clone {
+    (0..12).map(|number| format!("large-{number}"))
+}
+
+#[test]
+fn who_takes_the_name_of_a_large_file_keeps_the_time_of_theirs() {
+    let (from, home) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    for (seed, name) in (0..).zip(large_files()) {
+        write(from.path(), &name, &random_bytes(1 << 20, seed));
+        let file = File::options().write(true).open(from.path().join(&name)).expect("open");
+        file.set_modified(modified).expect("time");
+    }
+    let here = home.path().join("here");
+    takes_names(&here, modified, || {
+        runtime().block_on(async {
+            let (_server, host) = serve(from.path()).await;
+            fetch(&[host], &everything(), &here).await.report();
+        });
+    });
+    let served = home.path().join("served");
+    fs::create_dir(&served).expect("directory");
+    takes_names(&served.join("t"), modified, || {
+        runtime().block_on(async {
+            let (_server, host) = tree_puts::serve(&served).await;
+            let options = PutTreeOptions::new(tree_puts::to_t()).overwrite(true);
+            // It may find the tree changed by others as often as it tries.
+            let _ = tree_puts::put(from.path(), &[host], &options).await;
+        });
+    });
 }
 
 #[test]

@@ -9,8 +9,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
+use rustix::fs::getxattr;
+use wellspring_tree::{Attributes, Keeps, Modified, Owner, Xattrs};
+
 use super::*;
 use crate::Existing;
+use crate::tree::Meta;
 
 type Deed = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
@@ -101,23 +105,31 @@ fn who_may_not_have_its_name_on_the_disk_is_told_that_it_has_it() {
 }
 
 #[test]
-fn a_file_that_is_to_have_a_time_and_a_mode_has_them_before_it_has_its_name() {
+fn a_file_of_a_tree_has_its_attributes_mode_and_time_before_it_has_its_name() {
     let dir = tempfile::tempdir().expect("temporary directory");
     let disk = Arc::new(OddDisk::default());
-    let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(7);
+    let keeps = Keeps { xattrs: true, ..Keeps::default() };
+    let xattrs = Xattrs::to_bytes(&mut [("user.note".into(), b"of the tree".to_vec())]);
+    let xattrs = xattrs.expect("short");
+    let xattrs = Xattrs::parse(&xattrs, keeps).expect("attributes");
+    let attributes = Attributes { keeps, owner: Owner::default(), xattrs }.into();
+    let modified = Modified { seconds: 7, nanos: 0 };
+    let time = modified.to_system().expect("a time");
     let (path, seen) = (dir.path().to_owned(), Arc::new(Mutex::new(false)));
     let looked = Arc::clone(&seen);
     let looks: Deed = Box::new(move || {
         let part = fs::read_dir(&path).expect("directory").next().expect("a file").expect("entry");
         let meta = part.metadata().expect("stat");
         assert_eq!(meta.permissions().mode() & 0o7777, 0o640);
-        *looked.lock().expect("no panic") = meta.modified().expect("a time") == time;
+        let len = getxattr(part.path(), "user.note", &mut [0; 16]).expect("an attribute");
+        *looked.lock().expect("no panic") =
+            len == b"of the tree".len() && meta.modified().expect("a time") == time;
         Ok(())
     });
     *disk.at_sync.lock().expect("no panic") = Some(looks);
     let part = resumed(&disk, &dir.path().join("x"));
     part.write_block(0, BYTES).expect("written");
-    part.commit_as(0o640, time).expect("in place");
+    part.commit_as(&Meta { mode: 0o640, modified, attributes }).expect("in place");
     assert!(*seen.lock().expect("no panic"), "it may be killed here");
     assert_eq!(fs::read(dir.path().join("x")).expect("read"), BYTES);
 }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +26,7 @@ use super::stale::{self, Stale};
 use super::write_back::WriteBack;
 use super::{Digest, Disk, Fingerprint, Node, Reservation, StoreError, SystemDisk};
 use crate::existing::Existing;
+use crate::tree::Meta;
 
 /// Names tried before giving up: each has 64 random bits.
 const ATTEMPTS: usize = 8;
@@ -403,14 +404,17 @@ impl PartFile {
         Ok(fingerprint.filter(|f| stamped.is_some_and(|time| f.was_modified_at(time))))
     }
 
-    /// The same for a file that is to have that mode and that time of modification. It never has its name without them:
-    /// whoever goes on after a process was killed knows it by its time.
+    /// The same for a file of a tree, with all that it is to have besides its bytes. It never has its name without that:
+    /// whoever goes on after a process was killed knows it by its time, and later the name may lead to another's file.
     ///
     /// # Errors
     /// As [`commit`](Self::commit).
-    pub fn commit_as(&self, mode: u16, modified: SystemTime) -> Result<(), StoreError> {
+    pub fn commit_as(&self, meta: &Meta) -> Result<(), StoreError> {
+        let modified = meta.modified.to_system();
+        let modified = modified.ok_or(io::Error::from(io::ErrorKind::InvalidInput))?;
         let set = || {
-            self.disk.set_mode(&self.file, mode.into())?;
+            meta.give_attributes(self.file.as_fd())?;
+            self.disk.set_mode(&self.file, meta.mode.into())?;
             self.disk.set_modified(&self.file, modified)
         };
         self.commit_with(set).map(|_| ())

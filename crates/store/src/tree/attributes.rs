@@ -5,14 +5,16 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::buffer::spare_capacity;
 use rustix::fs::{
-    AtFlags, Gid, Mode, Stat, Uid, XattrFlags, chownat, fchmod, fchown, fgetxattr, flistxattr,
-    flistxattr_query, fremovexattr, fsetxattr, fstat,
+    AtFlags, Gid, Mode, RawMode, Stat, Uid, XattrFlags, chownat, fchmod, fchown, fgetxattr,
+    flistxattr, flistxattr_query, fremovexattr, fsetxattr, fstat, futimens,
 };
 use rustix::io::Errno;
 use wellspring_tree::{
     Attributes, Entry, Keeps, MAX_XATTR_VALUE, MAX_XATTRS_LEN, Modified, OwnedAttributes, Owner,
     Xattrs,
 };
+
+use super::file::times_of;
 
 /// How the system says that a file has no attribute of a name.
 #[cfg(not(target_vendor = "apple"))]
@@ -35,6 +37,33 @@ impl From<&Entry<'_>> for Meta {
     fn from(entry: &Entry<'_>) -> Self {
         let Entry { mode, modified, attributes, .. } = *entry;
         Meta { mode, modified, attributes: attributes.into() }
+    }
+}
+
+impl Meta {
+    /// Gives an open file its owner and attributes. What the owner may do follows: another owner takes rights away.
+    pub(crate) fn give_attributes(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        let attributes = self.attributes.as_ref();
+        match attributes.keeps.is_nothing() {
+            true => Ok(()),
+            false => set_attributes(file, attributes),
+        }
+    }
+
+    /// Gives an open file its owner, attributes and mode.
+    pub(super) fn give_rights(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        self.give_attributes(file)?;
+        // Mostly it was made with it: the umask and lists of the directory decide.
+        if fstat(file)?.st_mode & 0o7777 != RawMode::from(self.mode) {
+            fchmod(file, Mode::from_raw_mode(self.mode.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Gives an open file all that it is to have.
+    pub(super) fn give(&self, file: BorrowedFd<'_>) -> io::Result<()> {
+        self.give_rights(file)?;
+        Ok(futimens(file, &times_of(self.modified))?)
     }
 }
 
@@ -71,7 +100,7 @@ pub(super) fn read_xattrs(file: BorrowedFd<'_>, keeps: Keeps) -> io::Result<Opti
 }
 
 /// Gives an open file the owner and the extended attributes that are kept; other attributes stay.
-pub(super) fn set_attributes(file: BorrowedFd<'_>, attributes: Attributes<'_>) -> io::Result<()> {
+fn set_attributes(file: BorrowedFd<'_>, attributes: Attributes<'_>) -> io::Result<()> {
     match try_set_attributes(file, attributes) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             set_attributes_of_read_only(file, attributes).unwrap_or(Err(error))
@@ -183,7 +212,7 @@ fn value(file: BorrowedFd<'_>, name: &[u8]) -> Result<Vec<u8>, Errno> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::{self, Permissions};
+    use std::fs::{self, File, Permissions};
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
@@ -193,6 +222,7 @@ mod tests {
     use super::super::{TreeTarget, can_give_owners};
     use super::*;
     use crate::existing::Existing;
+    use crate::objects::Fingerprint;
 
     const NAME: &str = "user.note";
 
@@ -224,10 +254,14 @@ mod tests {
             assert_eq!(look(&path.join("new")), (0o444, b"first".to_vec()));
             target.make_directory("d", Existing::Keep).expect("made");
             fs::set_permissions(path.join("d"), Permissions::from_mode(0o555)).expect("set");
-            for (name, mode) in [("new", 0o444), ("new", 0o400), ("d", 0o555)] {
-                target.set(name, &meta(mode, b"second")).expect("set");
-                assert_eq!(look(&path.join(name)), (u32::from(mode), b"second".to_vec()));
+            for mode in [0o444, 0o400] {
+                let found = Fingerprint::of(&File::open(path.join("new")).expect("open"));
+                let meta = meta(mode, b"second");
+                assert!(target.set_file("new", &found.expect("stat"), &meta).expect("set"));
+                assert_eq!(look(&path.join("new")), (u32::from(mode), b"second".to_vec()));
             }
+            target.set_directory("d", &meta(0o555, b"second")).expect("set");
+            assert_eq!(look(&path.join("d")), (0o555, b"second".to_vec()));
         };
         // Root may write whatever its mode.
         let user = std::thread::spawn(move || {

@@ -8,6 +8,7 @@ mod doubted;
 mod doubts;
 mod file;
 mod filter;
+mod in_place;
 mod leftovers;
 mod listed;
 mod loosened;

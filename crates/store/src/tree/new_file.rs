@@ -6,13 +6,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use rustix::fs::{
-    AtFlags, Mode, OFlags, RawMode, fchmod, fstat, futimens, openat, renameat, unlinkat,
-};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
-use super::attributes::{Meta, set_attributes};
-use super::file::times_of;
+use super::attributes::Meta;
 use super::nameless;
 use crate::existing::Existing;
 use crate::objects::{Disk, SystemDisk, claim, part_file_name};
@@ -61,15 +58,7 @@ impl NewFile {
             // Whose length is set has it on the disk before its bytes: a power cut would leave zeros that pass for it.
             self.file.write_all_at(&[0], self.len - 1)?;
         }
-        let attributes = meta.attributes.as_ref();
-        if !attributes.keeps.is_nothing() {
-            set_attributes(self.file.as_fd(), attributes)?;
-        }
-        // Mostly it was made with it: the umask and lists of the directory decide.
-        if fstat(&self.file)?.st_mode & 0o7777 != RawMode::from(meta.mode) {
-            fchmod(&self.file, Mode::from_raw_mode(meta.mode.into()))?;
-        }
-        futimens(&self.file, &times_of(meta.modified))?;
+        meta.give(self.file.as_fd())?;
         match &self.part_name {
             None => self.link(existing)?,
             Some(part_name) => {

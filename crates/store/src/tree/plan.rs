@@ -181,7 +181,7 @@ impl Plan {
         while let Some(entry) = cursor.next_entry()? {
             let is_directory = entry.content == Content::Directory;
             if self.filter.passes(&entry) && is_directory && whether(entry.path) {
-                let set = target.set(entry.path, &Meta::from(&entry));
+                let set = target.set_directory(entry.path, &Meta::from(&entry));
                 set.map_err(|error| PlanError::Place(entry.path.to_owned(), error))?;
             }
         }
@@ -403,10 +403,11 @@ impl Maker {
         let is_in_doubt = here.is_some() && self.is_in_doubt(there);
         self.in_doubt += u64::from(is_in_doubt);
         if is_same && !is_in_doubt {
-            let is_file = matches!(there.content, Content::File { .. });
-            if is_file && here.is_some_and(|here| is_set_otherwise(there, here)) {
+            if let Content::File { size, .. } = there.content
+                && here.is_some_and(|here| is_set_otherwise(there, here))
+            {
                 self.plan.lacks.push_replaced(path);
-                self.do_here(there, |target| target.set(path, &Meta::from(there)))?;
+                self.do_here(there, |target| target.set_rights(path, size, &Meta::from(there)))?;
             } else if there.content != Content::Directory {
                 (self.plan.hear)(TreeChange::Kept(path.to_owned()));
             }

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use wellspring_tree::Modified;
 
-use super::attributes::{Meta, set_attributes, set_link_owner};
+use super::attributes::{Meta, set_link_owner};
 use super::doubts::Doubts;
 use super::file::{PACKED, READ, state, times_of};
 use super::loosened::Loosened;
@@ -283,7 +283,10 @@ impl TreeTarget {
 
     /// The same, in which this process may make and remove things. If it owns the directory, and those above it, but may
     /// not, it gives itself the right until [they are as they were](Self::restore_modes).
-    fn parent_to_change<'p>(&mut self, path: &'p str) -> io::Result<(Arc<OwnedFd>, &'p str)> {
+    pub(super) fn parent_to_change<'p>(
+        &mut self,
+        path: &'p str,
+    ) -> io::Result<(Arc<OwnedFd>, &'p str)> {
         let (directory, _) = split_path(path);
         let (parent, name) = match self.parent(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -297,7 +300,7 @@ impl TreeTarget {
     }
 
     /// Gives directories of this process, in which it could not make or remove things, the modes back that they had, but
-    /// for those that were [set](Self::set) meanwhile.
+    /// for those that were [set](Self::set_directory) meanwhile.
     pub fn restore_modes(&self) {
         self.writers.loosened.restore();
     }
@@ -313,7 +316,7 @@ impl TreeTarget {
         }
     }
 
-    /// Makes a directory, for its owner alone until [`set`](Self::set) says otherwise. What has the name
+    /// Makes a directory, for its owner alone until [`set_directory`](Self::set_directory) says otherwise. What has the name
     /// and is no directory is replaced if `existing` says so.
     ///
     /// # Errors
@@ -411,29 +414,6 @@ impl TreeTarget {
         let (parent, name) = self.parent(path).ok()?;
         let file = openat(&parent, name, READ, Mode::empty()).ok()?;
         state(&file).is_ok_and(|(len, _)| len == size).then(|| File::from(file))
-    }
-
-    /// Sets mode, time, owner and extended attributes of a directory or a regular file that is in place.
-    ///
-    /// # Errors
-    /// The system's; what has the name is a symbolic link.
-    pub fn set(&mut self, path: &str, meta: &Meta) -> io::Result<()> {
-        let (parent, name) = self.parent_to_change(path)?;
-        let found = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
-            return Err(Errno::LOOP.into());
-        }
-        let attributes = meta.attributes.as_ref();
-        if !attributes.keeps.is_nothing() {
-            // Before the mode, which may not let it be opened.
-            let file = openat(&parent, name, READ, Mode::empty())?;
-            set_attributes(file.as_fd(), attributes)?;
-        }
-        if found.st_mode & 0o7777 != RawMode::from(meta.mode) {
-            set_mode(&parent, name, Mode::from_raw_mode(meta.mode.into()))?;
-        }
-        self.writers.loosened.forget(path);
-        Ok(utimensat(&parent, name, &times_of(meta.modified), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
     /// Removes what has that path; a directory only if it is empty, else false.

@@ -11,7 +11,7 @@ use wellspring_tree::{
     Attributes, Content, Cursor, Keeps, Modified, Owner, Selection, SkipReason, Xattrs,
 };
 
-use crate::Existing;
+use crate::{Existing, Fingerprint};
 
 use super::{
     LinksOut, Meta, NextTree, PackError, Scan, Swapped, TreeFilter, TreeTarget, Unpack, Wanted,
@@ -181,8 +181,11 @@ fn nothing_is_written_through_a_link() {
     let mut target = TreeTarget::open(dir.path(), true).expect("a target");
     assert!(target.begin_file("d/victim", 0o600).is_err());
     assert!(target.make_link("d/x", "y", &meta(0), Existing::Replace).is_err());
-    assert!(target.set("d/victim", &meta(0o777)).is_err());
-    assert!(target.set("f", &meta(0o777)).is_err());
+    let victim = std::fs::File::open(outside.path().join("victim")).expect("open");
+    let read = read(&victim);
+    assert!(target.set_file("d/victim", &read, &meta(0o777)).is_err());
+    assert!(!target.set_file("f", &read, &meta(0o777)).expect("a link"));
+    assert!(target.set_directory("d", &meta(0o777)).is_err());
     target.remove("d/victim").expect("nothing of that name is there");
     // A link of the name of a file is replaced, not followed.
     let mut file = target.begin_file("f", 0o600).expect("a file");
@@ -300,6 +303,10 @@ fn has_xattrs(dir: &Path) -> bool {
     setxattr(dir, "user.try", b"", XattrFlags::empty()).is_ok()
 }
 
+fn read(file: &std::fs::File) -> Fingerprint {
+    Fingerprint::of(file).expect("stat")
+}
+
 fn xattr(path: &Path, name: &str) -> Option<Vec<u8>> {
     let file = std::fs::File::open(path).expect("open");
     let mut value = vec![0; 64];
@@ -340,7 +347,11 @@ fn owners_and_attributes_are_listed_if_asked_for_and_given_to_what_is_written() 
     let own = rustix::process::geteuid().as_raw();
     while let Some(entry) = cursor.next_entry().expect("valid") {
         assert_eq!(entry.attributes.owner.user, own, "{}", entry.path);
-        target.set(entry.path, &Meta::from(&entry)).expect("set");
+        let meta = Meta::from(&entry);
+        match entry.content {
+            Content::Directory => target.set_directory(entry.path, &meta).expect("set"),
+            _ => assert!(target.set_file(entry.path, &read(&old), &meta).expect("set")),
+        }
     }
     let again = scan(&open(to.path()), Scan { keeps, ..ALL }).expect("a walk");
     let file = to.path().join("d/f");
@@ -361,7 +372,8 @@ fn the_owner_of_a_file_is_given_by_root_alone() {
     let attributes = Attributes { keeps, owner, xattrs: Xattrs::default() };
     let owned = Meta { attributes: attributes.into(), ..meta(0o644) };
     let is_root = rustix::process::geteuid().is_root();
-    assert_eq!(target.set("f", &owned).is_ok(), is_root);
+    let file = std::fs::File::open(dir.path().join("f")).expect("open");
+    assert_eq!(target.set_file("f", &read(&file), &owned).is_ok(), is_root);
     assert_eq!(target.make_link("l", "f", &owned, Existing::Keep).is_ok(), is_root);
     if is_root {
         for name in ["f", "l"] {
