@@ -27,6 +27,7 @@ mod manifests;
 mod model;
 mod operation;
 mod pace;
+mod page_turns;
 mod parts;
 mod paths;
 mod probes;
