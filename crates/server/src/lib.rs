@@ -50,6 +50,7 @@ mod taking;
 mod tree_puts;
 mod tree_requests;
 mod tree_swaps;
+mod tree_walks;
 mod trees;
 mod turns;
 

@@ -25,7 +25,7 @@ fn client(host: u8, port: u16) -> SocketAddr {
     ([192, 0, 2, host], port).into()
 }
 
-fn handler(served: &Path, unattended: &Unattended) -> Arc<Handler> {
+pub(crate) fn handler(served: &Path, unattended: &Unattended) -> Arc<Handler> {
     let mut config = ServerConfig::new(client(0, 7), served.to_owned());
     config.allow_put = true;
     let store = Store::open(served, Limits::default()).expect("a directory");

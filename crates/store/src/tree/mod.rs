@@ -33,6 +33,7 @@ mod target;
 mod unfinished;
 mod unpack;
 mod unsynced;
+mod walked;
 mod writers;
 
 pub use attributes::{Meta, can_give_owners};
@@ -51,6 +52,7 @@ pub use swap::{NextTree, Swapped};
 pub use target::TreeTarget;
 pub use unfinished::clean_trees;
 pub use unpack::{Unpack, Wanted};
+pub use walked::{Walked, WalkedDigests};
 
 pub use wellspring_tree as listing;
 
