@@ -358,6 +358,9 @@ impl Walk<'_> {
             if matches!(self.help.walked, Walked::Relies(_)) && before.size() >= MIN_KEPT {
                 return Ok(None);
             }
+            // What is being written in this moment may be written again without a trace.
+            let is_left_alone =
+                before.settled_at(began) || walked.is_some_and(|walked| walked.has_seen(&before));
             let digest = hash_file(&file, before.size(), self.help.progress)?;
             let is_same = Fingerprint::of(&file)? == before;
             if let Some(digests) = self.help.digests
@@ -366,8 +369,7 @@ impl Walk<'_> {
             {
                 digests.insert(before, digest, began);
             }
-            // What was written in this moment may be written again without a trace.
-            if let Some(walked) = walked.filter(|_| is_same && before.settled_at(began)) {
+            if let Some(walked) = walked.filter(|_| is_same && is_left_alone) {
                 walked.add(before, digest);
             }
             Ok(is_same.then_some(digest.0))

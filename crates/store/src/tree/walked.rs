@@ -2,23 +2,47 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::objects::{Digest, Fingerprint};
 
+/// A file that is in the same state after so long has been left alone, whatever the clocks say: that of a file server may be
+/// ahead of this host's.
+const LEFT_ALONE: Duration = Duration::from_millis(20);
+
 /// Digests of files in the states in which walks have read them.
 #[derive(Debug, Default)]
-pub struct WalkedDigests(Mutex<BTreeMap<Fingerprint, Digest>>);
+pub struct WalkedDigests(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    digests: BTreeMap<Fingerprint, Digest>,
+    /// States that may be those of files that are just being written, since when.
+    seen: BTreeMap<Fingerprint, Instant>,
+}
 
 impl WalkedDigests {
     pub(super) fn get(&self, fingerprint: &Fingerprint) -> Option<Digest> {
-        self.lock().get(fingerprint).copied()
+        self.lock().digests.get(fingerprint).copied()
     }
 
     pub(super) fn add(&self, fingerprint: Fingerprint, digest: Digest) {
-        self.lock().insert(fingerprint, digest);
+        self.lock().digests.insert(fingerprint, digest);
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Fingerprint, Digest>> {
+    /// Whether a file had that state a while ago, too.
+    pub(super) fn has_seen(&self, fingerprint: &Fingerprint) -> bool {
+        let mut kept = self.lock();
+        match kept.seen.get(fingerprint) {
+            Some(since) => since.elapsed() >= LEFT_ALONE,
+            None => {
+                kept.seen.insert(*fingerprint, Instant::now());
+                false
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,5 +120,16 @@ mod tests {
         assert!(matches!(relies(), Err(ScanError::Changed(path)) if path == "long"));
         assert_eq!(walk(Walked::Adds(&digests)).expect("walked").1, 2 << 20);
         assert_eq!(relies().expect("walked").1, 0);
+    }
+
+    #[test]
+    fn a_file_that_stays_as_it_is_has_been_left_alone_whatever_the_clocks_say() {
+        let file = tempfile::tempfile().expect("temporary file");
+        let state = Fingerprint::of(&file).expect("stat");
+        let digests = WalkedDigests::default();
+        assert!(!digests.has_seen(&state));
+        while !digests.has_seen(&state) {
+            std::thread::yield_now();
+        }
     }
 }
