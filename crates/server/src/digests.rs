@@ -54,7 +54,6 @@ pub(crate) enum Page {
 #[derive(Debug)]
 pub(crate) struct ToRead {
     pub(crate) file: File,
-    pub(crate) size: u64,
     pub(crate) name: String,
     pub(crate) asked: ControlMessage,
     pub(crate) nonce: u64,

@@ -119,16 +119,16 @@ async fn an_address_has_pages_of_manifests_read_one_at_a_time_and_others_do_not_
     let long = PageQuestion {
         client: client(1, 7),
         page: (digest, PageId { node_len: 1 << 20, index: 0 }),
+        size: 8 << 20,
         with: ToRead {
             file: file(),
-            size: 8 << 20,
             name: "x".to_owned(),
             asked: message(client(1, 7), Vec::new()),
             nonce: 1,
         },
     };
     let mut turns = handler.digests.page_turns();
-    assert!(turns.ask(long) && turns.next().is_some());
+    assert!(turns.ask(long) && turns.next(crate::clock::now()).is_some());
     drop(turns);
     let mut ask =
         |host, nonce, index| page(&handler, &mut unattended, (client(host, 9), nonce), index);
@@ -136,6 +136,6 @@ async fn an_address_has_pages_of_manifests_read_one_at_a_time_and_others_do_not_
     assert_eq!(ask(1, 1, 0), [(client(1, 9), "wait")], "its client hears that it is not lost");
     assert_eq!(ask(2, 2, 1), [(client(2, 9), "a page")], "another address");
     assert_eq!(ask(1, 3, 1), [(client(1, 9), "a page")], "what is at hand needs no turn");
-    handler.digests.page_turns().end(client(1, 7));
+    handler.digests.page_turns().end(client(1, 7), crate::clock::now());
     assert!(ask(2, 4, 0).contains(&(client(1, 9), "a page")), "who has waited longer");
 }

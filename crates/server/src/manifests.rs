@@ -54,36 +54,36 @@ impl Handler {
             Page::Unknown => Ok(Outcome::Challenge(self.jar.bake(client, purpose))),
             Page::ToRead => {
                 let (name, asked) = (name.to_owned(), message.clone());
-                let with = ToRead { file, size, name, asked, nonce };
-                Ok(self.ask_to_read(PageQuestion { client, page: (digest, page), with }))
+                let with = ToRead { file, name, asked, nonce };
+                Ok(self.ask_to_read(PageQuestion { client, page: (digest, page), size, with }))
             }
         }
     }
 
     /// Has a page read in its turn, by this thread if that is now. Whoever reads it answers.
     fn ask_to_read(self: &Arc<Self>, question: PageQuestion<ToRead>) -> Outcome {
-        let total = question.with.size;
+        let total = question.size;
         let mut turns = self.digests.page_turns();
-        if !turns.ask(question) {
-            return Outcome::Pending { done: 0, total };
-        }
-        let next = turns.next();
+        let waits = turns.ask(question);
+        // Of an address that has rested, too: its clients ask again.
+        let next = turns.next(crate::clock::now());
         drop(turns);
         if let Some(question) = next {
             self.read_page(question);
         }
-        Outcome::Nothing
+        if waits { Outcome::Nothing } else { Outcome::Pending { done: 0, total } }
     }
 
     /// Reads a page, answers who has asked for it, and has those read whose turn it is then.
     fn read_page(self: &Arc<Self>, question: PageQuestion<ToRead>) {
-        let PageQuestion { client, page, with: ToRead { file, size, name, asked, nonce } } =
-            question;
+        let PageQuestion { client, page, size, with } = question;
+        let ToRead { file, name, asked, nonce } = with;
         let read = self.digests.read_page(&file, size, page);
         let next: Vec<_> = {
             let mut turns = self.digests.page_turns();
-            turns.end(client);
-            std::iter::from_fn(|| turns.next()).collect()
+            let now = crate::clock::now();
+            turns.end(client, now);
+            std::iter::from_fn(|| turns.next(now)).collect()
         };
         for question in next {
             let handler = Arc::clone(self);
