@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use super::page_turns::PageTurns;
 use super::turns::{Asked, Turns};
+use crate::driver::ControlMessage;
 use crate::manifest::{Manifests, PageId, hash_sections, keep_sections, kept_sections};
 use crate::store::{Digest, DigestCache, Fingerprint, HashProgress, Node, hash_file};
 
@@ -35,9 +37,32 @@ pub(crate) enum Known {
     Unknown,
 }
 
+/// What a page of a file's manifest comes to.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Page {
+    /// Its nodes.
+    Nodes(Vec<Node>),
+    /// It is to be [read](Digests::read_page) in its turn.
+    ToRead,
+    /// The file is being hashed, or waits for that.
+    Pending,
+    /// It would have to be computed, which was not allowed.
+    Unknown,
+}
+
+/// What it takes to read a page and to answer the question for it.
+#[derive(Debug)]
+pub(crate) struct ToRead {
+    pub(crate) file: File,
+    pub(crate) name: String,
+    pub(crate) asked: ControlMessage,
+    pub(crate) nonce: u64,
+}
+
 pub(crate) struct Digests {
     cache: Arc<DigestCache>,
     manifests: Manifests,
+    page_turns: Mutex<PageTurns<ToRead>>,
     jobs: Mutex<Jobs>,
     /// Questions that were answered from what is known.
     known: AtomicU64,
@@ -122,6 +147,7 @@ impl Digests {
         Arc::new(Digests {
             cache,
             manifests: Manifests::default(),
+            page_turns: Mutex::default(),
             jobs: Mutex::default(),
             known: AtomicU64::new(0),
             computed: AtomicU64::new(0),
@@ -214,7 +240,7 @@ impl Digests {
         self.run(jobs, file, fingerprint, begin, Purpose::Learn)
     }
 
-    /// A page of a file's manifest. `None`: it would have to be computed, on behalf of nobody, or is being computed.
+    /// A page of a file's manifest, if it is at hand; otherwise the file is hashed on behalf of `of` if that is what it takes.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -225,16 +251,40 @@ impl Digests {
         digest: Digest,
         page: PageId,
         of: Option<IpAddr>,
-    ) -> io::Result<Option<Vec<Node>>> {
-        let (readable, size) = (of.map(|_| file), fingerprint.size());
-        let nodes = self.manifests.page(digest, size, page, readable)?;
-        let Some(of) = of.filter(|_| nodes.is_none()) else { return Ok(nodes) };
+    ) -> io::Result<Page> {
+        let size = fingerprint.size();
+        let at_hand = || self.manifests.page(digest, size, page, None);
+        if let Some(nodes) = at_hand()? {
+            return Ok(Page::Nodes(nodes));
+        }
+        let Some(of) = of else { return Ok(Page::Unknown) };
+        if page.is_read(size) {
+            return Ok(Page::ToRead);
+        }
         if let Some(sections) = kept_sections(&self.cache, &digest, size) {
             self.manifests.learn(digest, sections);
-            return self.manifests.page(digest, size, page, readable);
+            return Ok(at_hand()?.map_or(Page::Pending, Page::Nodes));
         }
         self.run(self.lock(), file, fingerprint, Begin::of(of), Purpose::Learn);
-        Ok(None)
+        Ok(Page::Pending)
+    }
+
+    /// Reads a page whose turn it is, unless it is at hand by now.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(crate) fn read_page(
+        &self,
+        file: &File,
+        size: u64,
+        (digest, page): (Digest, PageId),
+    ) -> io::Result<Option<Vec<Node>>> {
+        self.manifests.page(digest, size, page, Some(file))
+    }
+
+    /// Turns at that.
+    pub(crate) fn page_turns(&self) -> MutexGuard<'_, PageTurns<ToRead>> {
+        self.page_turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Has a file hashed in the background, unless that is under way. The lock is the one under which it was not known: what
@@ -341,7 +391,10 @@ mod tests {
         };
         let page_of = |digests: &Arc<Digests>, allowed: bool| {
             let of = allowed.then_some([192, 0, 2, 1].into());
-            digests.page(&file, fingerprint, digest, page, of).expect("read")
+            match digests.page(&file, fingerprint, digest, page, of).expect("read") {
+                Page::Nodes(nodes) => Some(nodes),
+                _ => None,
+            }
         };
         let first = digests();
         assert_eq!(page_of(&first, true), None, "to be hashed");

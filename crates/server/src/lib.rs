@@ -27,6 +27,7 @@ mod manifests;
 mod model;
 mod operation;
 mod pace;
+mod page_turns;
 mod parts;
 mod paths;
 mod probes;
@@ -50,6 +51,7 @@ mod taking;
 mod tree_puts;
 mod tree_requests;
 mod tree_swaps;
+mod tree_walks;
 mod trees;
 mod turns;
 

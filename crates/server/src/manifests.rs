@@ -3,12 +3,14 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use wellspring_wire::control::RefusalCode;
+use wellspring_wire::control::{RefusalCode, Reply};
 
 use super::answer::{Outcome, Owner, Refusal, Shown};
 use super::cookie::Purpose;
-use super::digests::{Begin, Known};
+use super::digests::{Begin, Known, Page, ToRead};
 use super::handler::{Handler, lock};
+use super::page_turns::PageQuestion;
+use crate::driver::ControlMessage;
 use crate::manifest::PageId;
 use crate::store::tree::listing::TreeName;
 use crate::store::{Digest, FileSource, Fingerprint, StoreError};
@@ -16,8 +18,8 @@ use crate::store::{Digest, FileSource, Fingerprint, StoreError};
 impl Handler {
     /// Answers a request for a page of an object's manifest.
     pub(super) fn manifest(
-        &self,
-        shown: Shown<'_>,
+        self: &Arc<Self>,
+        (shown, message, nonce): (Shown<'_>, &ControlMessage, u64),
         name: &str,
         digest: Digest,
         (log, index): (u8, u64),
@@ -44,12 +46,56 @@ impl Handler {
         let Some(page) = page else {
             return Err(Refusal::new(RefusalCode::Unsupported, "no such page of the manifest"));
         };
-        let nodes =
-            self.digests.page(&file, fingerprint, digest, page, allowed.then_some(shown.source()));
-        match nodes.map_err(StoreError::from)? {
-            Some(nodes) => Ok(Outcome::Manifest(nodes)),
-            None if allowed => Ok(Outcome::Pending { done: 0, total: size }),
-            None => Ok(Outcome::Challenge(self.jar.bake(client, purpose))),
+        let of = allowed.then_some(shown.source());
+        let found = self.digests.page(&file, fingerprint, digest, page, of);
+        match found.map_err(StoreError::from)? {
+            Page::Nodes(nodes) => Ok(Outcome::Manifest(nodes)),
+            Page::Pending => Ok(Outcome::Pending { done: 0, total: size }),
+            Page::Unknown => Ok(Outcome::Challenge(self.jar.bake(client, purpose))),
+            Page::ToRead => {
+                let (name, asked) = (name.to_owned(), message.clone());
+                let with = ToRead { file, name, asked, nonce };
+                Ok(self.ask_to_read(PageQuestion { client, page: (digest, page), size, with }))
+            }
+        }
+    }
+
+    /// Has a page read in its turn, by this thread if that is now. Whoever reads it answers.
+    fn ask_to_read(self: &Arc<Self>, question: PageQuestion<ToRead>) -> Outcome {
+        let total = question.size;
+        let mut turns = self.digests.page_turns();
+        let waits = turns.ask(question);
+        // Of an address that has rested, too: its clients ask again.
+        let next = turns.next(crate::clock::now());
+        drop(turns);
+        if let Some(question) = next {
+            self.read_page(question);
+        }
+        if waits { Outcome::Nothing } else { Outcome::Pending { done: 0, total } }
+    }
+
+    /// Reads a page, answers who has asked for it, and has those read whose turn it is then.
+    fn read_page(self: &Arc<Self>, question: PageQuestion<ToRead>) {
+        let PageQuestion { client, page, size, with } = question;
+        let ToRead { file, name, asked, nonce } = with;
+        let read = self.digests.read_page(&file, size, page);
+        let next: Vec<_> = {
+            let mut turns = self.digests.page_turns();
+            let now = crate::clock::now();
+            turns.end(client, now);
+            std::iter::from_fn(|| turns.next(now)).collect()
+        };
+        for question in next {
+            let handler = Arc::clone(self);
+            crate::task::spawn_blocking(move || handler.read_page(question));
+        }
+        match read {
+            Ok(Some(nodes)) => {
+                self.reply(&asked, nonce, &Reply::Manifest { nodes: nodes.as_flattened() });
+            }
+            // Not one of those that are read.
+            Ok(None) => {}
+            Err(error) => self.refuse(&asked, nonce, name, StoreError::from(error).into()),
         }
     }
 

@@ -110,7 +110,9 @@ impl Handler {
                     return Err(Refusal::new(RefusalCode::NotAllowed, text));
                 }
                 lock(&self.puts).set_step(offer.session, &name, step.clone());
-                self.prepare_step(&step)?;
+                if !self.prepare_step(&step)? {
+                    return Ok(Outcome::Pending { done: 0, total: offer.size });
+                }
                 (name, Some(step))
             }
         };

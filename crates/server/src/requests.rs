@@ -76,7 +76,8 @@ impl Handler {
                 self.add_path(shown, (*session, *path), *token)
             }
             Request::Manifest { name, digest, log, index } => {
-                self.manifest(shown, name.as_str(), Digest(*digest), (*log, *index))
+                let asked = (shown, message, nonce);
+                self.manifest(asked, name.as_str(), Digest(*digest), (*log, *index))
             }
             // Needs no cookie: it comes sealed, from the host that has proven its address by its offer.
             Request::GroupKey(key) => self.group_key(shown.owner(), key),
@@ -134,12 +135,23 @@ impl Handler {
                     | Request::Addresses
                     | Request::GroupKey(_) => String::new(),
                 };
-                let Refusal { code, text } = refusal;
-                let refused = ServerEvent::Refused { name, client, reason: text.clone() };
-                self.tell_limited(refused, Some(code));
-                self.reply(message, nonce, &Reply::Refused { code, text: &text });
+                self.refuse(message, nonce, name, refusal);
             }
         }
+    }
+
+    /// Refuses a request that names that object, or none.
+    pub(super) fn refuse(
+        &self,
+        message: &ControlMessage,
+        nonce: u64,
+        name: String,
+        Refusal { code, text }: Refusal,
+    ) {
+        let client = canonical(message.from);
+        let refused = ServerEvent::Refused { name, client, reason: text.clone() };
+        self.tell_limited(refused, Some(code));
+        self.reply(message, nonce, &Reply::Refused { code, text: &text });
     }
 
     /// Whether the key that has sent a request has the right to what it asks. A server without keys asks nobody.

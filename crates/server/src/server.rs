@@ -241,6 +241,7 @@ impl Server {
     }
 
     fn end_tasks(&self) {
+        self.handler.digests.page_turns().end_all();
         self.tasks.iter().for_each(JoinHandle::abort);
     }
 }

@@ -21,8 +21,7 @@ use crate::store::tree::listing::{
     Keeps, Lacks, ListingError, MAX_LISTING_LEN, Selection, TreeName, TreePart, parse_paths,
 };
 use crate::store::tree::{
-    LinksOut, MAX_PACK_LEN, Plan, PlanError, PlanOptions, Scan, ScanHelp, TreeTarget, Unpack,
-    Wanted, scan, scan_with, wanted,
+    MAX_PACK_LEN, Plan, PlanError, PlanOptions, ScanHelp, TreeTarget, Unpack, Wanted, wanted,
 };
 use crate::store::{Digest, Existing, Fingerprint, ObjectName, PartFile, StoreError};
 
@@ -145,9 +144,13 @@ impl Handler {
             .is_some_and(|tree| tree.listed.whole().digest == digest && tree.atomic == *atomic)
     }
 
-    /// Makes room for the part file of a step.
-    pub(super) fn prepare_step(&self, step: &TreeStep) -> Result<(), StoreError> {
-        let TreeStep::File { tree, file, existing } = step else { return Ok(()) };
+    /// Makes room for the part file of a step; false if that is to be tried again, since a tree is taking the place of a
+    /// directory: who is waited for here holds up the answers to others.
+    pub(super) fn prepare_step(&self, step: &TreeStep) -> Result<bool, StoreError> {
+        let TreeStep::File { tree, file, existing } = step else { return Ok(true) };
+        if self.is_swapping() {
+            return Ok(false);
+        }
         let (root, _stays) = self.open_place(tree)?;
         let mut target = tree.target(root);
         tree.make_parents(&mut target, std::slice::from_ref(file), *existing)?;
@@ -160,7 +163,7 @@ impl Handler {
         // What has the name stays until all bytes are there. A directory with something in it stays for good.
         match target.has_besides(&file.path, |_| false).map_err(|error| at(&file.path, error))? {
             true => Err(StoreError::Exists(file.path.clone())),
-            false => Ok(()),
+            false => Ok(true),
         }
     }
 
@@ -197,7 +200,7 @@ impl Handler {
             TreeStep::Clear { tree } => {
                 let paths = removal(part)?;
                 let Lacks { in_the_way, surplus, .. } =
-                    self.compare(tree, true, ScanHelp::none())?.lacks;
+                    self.compare(tree, true, self.until_the_end())?.lacks;
                 let in_the_way: BTreeSet<String> = in_the_way.into_iter().collect();
                 let cleared: BTreeSet<&str> = paths
                     .iter()
@@ -325,6 +328,7 @@ impl Handler {
     /// The server has ended: waits for what writes trees, and brings onto the disk what is there of those that have not
     /// come to their end. Their clients may be gone.
     pub(super) fn settle_trees(&self) {
+        self.trees.walking.stop();
         *self.trees.places.write().unwrap_or_else(PoisonError::into_inner) = true;
         self.each_place(|directory, tree| {
             if let Err(error) = tree.settle_what_was_left() {
@@ -373,49 +377,6 @@ impl Handler {
         Ok(self.compare(&tree, surplus, help)?.lacks)
     }
 
-    fn compare(
-        &self,
-        tree: &TakenTree,
-        surplus: bool,
-        help: ScanHelp<'_>,
-    ) -> Result<Plan, StoreError> {
-        if tree.atomic {
-            self.begin_next(tree)?;
-        }
-        self.compare_with(tree, &tree.place(), surplus, help)
-    }
-
-    /// What is lacking in a directory.
-    pub(super) fn compare_with(
-        &self,
-        tree: &TakenTree,
-        directory: &str,
-        surplus: bool,
-        help: ScanHelp<'_>,
-    ) -> Result<Plan, StoreError> {
-        let options =
-            PlanOptions { dry_run: true, delete: surplus, ..tree.options(Existing::Keep) };
-        let root = match self.store.open_tree(directory) {
-            Err(StoreError::NotFound(_)) => None,
-            root => Some(root?),
-        };
-        let local = root.as_ref().map(|root| scan_with(root, self.how(tree), help)).transpose();
-        let local = local.map_err(io::Error::other)?.unwrap_or_default();
-        let target = root.map(TreeTarget::of);
-        Plan::of_target(&options, tree.listed.whole(), (target, &local)).map_err(of_tree)
-    }
-
-    fn how(&self, tree: &TakenTree) -> Scan {
-        let (digests, keeps) = (tree.has_digests, tree.keeps);
-        Scan {
-            hidden: self.permissions().hidden,
-            deep: true,
-            digests,
-            keeps,
-            links_out: LinksOut::Skipped,
-        }
-    }
-
     /// Makes what needs no bytes, and removes what the client says, if it is surplus. All files must be there.
     fn finish_tree(
         &self,
@@ -433,9 +394,8 @@ impl Handler {
             let target = TreeTarget::of(self.store.open_tree(tree.directory())?);
             return Ok(self.settle(|| target.sync())?);
         }
-        let (root, _stays) = self.close_place(tree)?;
+        let (root, _stays, local) = self.close_walked(tree)?;
         let written = root.try_clone()?;
-        let local = scan(&root, self.how(tree)).map_err(io::Error::other)?;
         let mut target = tree.target(root);
         let options = PlanOptions { delete: !requested.is_empty(), ..tree.options(existing) };
         let plan = |dry: bool| {
@@ -495,7 +455,7 @@ fn nothing_there() -> StoreError {
     StoreError::Io(io::Error::other("a step of a tree without bytes"))
 }
 
-fn of_tree(error: PlanError) -> StoreError {
+pub(super) fn of_tree(error: PlanError) -> StoreError {
     match error {
         PlanError::Place(path, error) => at(&path, error),
         PlanError::InTheWay(path) => StoreError::Exists(path),

@@ -21,7 +21,7 @@ use super::samples;
 use super::trees::Made;
 use crate::store::tree::listing::{Keeps, Selection, TreeName, TreePart};
 use crate::store::tree::{
-    LinksOut, PackError, PackState, Scan, ScanHelp, in_doubt, one_in_doubt, open_listed,
+    LinksOut, PackError, PackState, Scan, ScanHelp, Walked, in_doubt, one_in_doubt, open_listed,
     pack_state, read_pack_and_state, scan_named_with, unnamed_file,
 };
 use crate::store::{Digest, FileSource, Fingerprint, HashProgress, StoreError};
@@ -209,7 +209,8 @@ impl Handler {
 
     fn make(&self, job: &Job, text: &str, name: &TreeName<'_>) -> Result<Made, Refusal> {
         if let TreePart::Lacks { listing, surplus } = name.part {
-            let help = ScanHelp { digests: None, progress: &job.progress };
+            let (digests, walked) = (None, Walked::Nothing);
+            let help = ScanHelp { digests, progress: &job.progress, walked };
             let bytes = self.lacks(name.directory, listing, surplus, help)?.to_bytes();
             return self.keep_made(text, &bytes, None);
         }
@@ -257,7 +258,8 @@ impl Handler {
         how: Scan,
     ) -> Result<Made, Refusal> {
         // As trusted as that of an object that is asked for by itself.
-        let help = ScanHelp { digests: Some(&self.config.cache), progress: &job.progress };
+        let digests = Some(&*self.config.cache);
+        let help = ScanHelp { digests, progress: &job.progress, walked: Walked::Nothing };
         let open = || Ok::<_, Refusal>(self.store.open_tree(name.directory)?);
         let (root, listing) = scan_named_with(open, how, help)?;
         let bytes = listing.into_bytes();

@@ -5,13 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard};
+use std::os::unix::fs::MetadataExt;
+use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use super::event_limit::ANYBODY;
 use super::handler::Handler;
 use super::taken_tree::{TakenTree, at};
 use crate::store::tree::listing::{Cursor, Lacks};
-use crate::store::tree::{NextTree, ScanHelp, TreeFilter, path_of};
+use crate::store::tree::{NextTree, TreeFilter, path_of};
 use crate::store::{StoreError, is_same_directory};
 
 /// A tree beside the directory that it is to be, whose parent stays open as long.
@@ -57,6 +58,11 @@ impl Handler {
     /// is written to a tree whose place was taken is in the new one.
     pub(super) fn stay(&self) -> Stays<'_> {
         Stays::Others(self.trees.places.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether somebody is, or waits for, having a tree take a directory's place: whoever would put something waits.
+    pub(super) fn is_swapping(&self) -> bool {
+        matches!(self.trees.places.try_read(), Err(TryLockError::WouldBlock))
     }
 
     /// Opens the tree beside the directory, if it is still the one that was made, or found, when the client asked what is
@@ -137,7 +143,7 @@ impl Handler {
             Err(error) => return Err(error),
         }
         let plan =
-            self.compare_with(tree, tree.directory(), !requested.is_empty(), ScanHelp::none())?;
+            self.compare_with(tree, tree.directory(), !requested.is_empty(), self.until_the_end())?;
         let Lacks { files, made, replaced, in_the_way, surplus, .. } = plan.lacks;
         let is_there = files.is_empty() && made == 0 && replaced == 0 && in_the_way.is_empty();
         if is_there && !surplus.iter().any(|path| requested.contains(path)) {

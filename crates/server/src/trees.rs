@@ -44,6 +44,8 @@ pub(super) struct Trees {
     /// Shared by those who put something into a directory, and held by whoever looks whether a tree is complete that is to
     /// take the place of one, until it has. True once the server has ended: then nothing is written any more.
     pub(super) places: RwLock<bool>,
+    /// Of the walks of trees at their end: stops them once the server has ended.
+    pub(super) walking: HashProgress,
     /// Whether names that differ in case alone are the same in the served directory, once that was looked at.
     pub(super) folds_case: OnceLock<bool>,
 }

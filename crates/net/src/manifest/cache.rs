@@ -70,7 +70,7 @@ impl Manifests {
         }
         let sections = kept.sections.get(&digest).cloned();
         drop(kept);
-        if page.node_len >= SECTION && size > SECTION {
+        if !page.is_read(size) {
             return Ok(sections.map(|sections| from_sections(&sections, size, page)));
         }
         let Some(file) = file else { return Ok(None) };

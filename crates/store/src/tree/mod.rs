@@ -34,6 +34,7 @@ mod target;
 mod unfinished;
 mod unpack;
 mod unsynced;
+mod walked;
 mod writers;
 
 pub use attributes::{Meta, can_give_owners};
@@ -55,6 +56,7 @@ pub use swap::{NextTree, Swapped};
 pub use target::TreeTarget;
 pub use unfinished::clean_trees;
 pub use unpack::{Unpack, Wanted};
+pub use walked::{Walked, WalkedDigests};
 
 pub use wellspring_tree as listing;
 

@@ -19,6 +19,7 @@ use wellspring_tree::{
 
 use super::attributes::{owner_of, read_xattrs};
 use super::file::{LinksOut, modified, reading};
+use super::walked::Walked;
 use crate::objects::{
     DigestCache, Fingerprint, HashProgress, hash_file, is_reserved, name_of_next,
 };
@@ -56,13 +57,15 @@ pub struct ScanHelp<'a> {
     pub digests: Option<&'a DigestCache>,
     /// Bytes that were read; [stopping](HashProgress::stop) it ends the walk.
     pub progress: &'a HashProgress,
+    /// Walks before it, and after it.
+    pub walked: Walked<'a>,
 }
 
 impl ScanHelp<'_> {
     /// None, for a walk to its end.
     pub fn none() -> ScanHelp<'static> {
         static NEVER_STOPPED: LazyLock<HashProgress> = LazyLock::new(HashProgress::default);
-        ScanHelp { digests: None, progress: &NEVER_STOPPED }
+        ScanHelp { digests: None, progress: &NEVER_STOPPED, walked: Walked::Nothing }
     }
 }
 
@@ -348,6 +351,16 @@ impl Walk<'_> {
             if let Some(digest) = self.help.digests.and_then(|digests| digests.get(&before)) {
                 return Ok(Some(digest.0));
             }
+            let walked = self.help.walked.digests();
+            if let Some(digest) = walked.and_then(|walked| walked.get(&before)) {
+                return Ok(Some(digest.0));
+            }
+            if matches!(self.help.walked, Walked::Relies(_)) && before.size() >= MIN_KEPT {
+                return Ok(None);
+            }
+            // What is being written in this moment may be written again without a trace.
+            let is_left_alone =
+                before.settled_at(began) || walked.is_some_and(|walked| walked.has_seen(&before));
             let digest = hash_file(&file, before.size(), self.help.progress)?;
             let is_same = Fingerprint::of(&file)? == before;
             if let Some(digests) = self.help.digests
@@ -355,6 +368,9 @@ impl Walk<'_> {
                 && before.size() >= MIN_KEPT
             {
                 digests.insert(before, digest, began);
+            }
+            if let Some(walked) = walked.filter(|_| is_same && is_left_alone) {
+                walked.add(before, digest);
             }
             Ok(is_same.then_some(digest.0))
         };
@@ -447,7 +463,8 @@ mod tests {
         let (cache, how) = (DigestCache::in_memory(), Scan { digests: true, ..Scan::ALL });
         let read = || {
             let progress = HashProgress::default();
-            let help = ScanHelp { digests: Some(&cache), progress: &progress };
+            let walked = Walked::Nothing;
+            let help = ScanHelp { digests: Some(&cache), progress: &progress, walked };
             let listing = scan_with(&root, how, help).expect("walked");
             (listing.into_bytes(), progress.done())
         };
@@ -456,7 +473,8 @@ mod tests {
         assert_eq!(first.0, second.0);
         let progress = HashProgress::default();
         progress.stop();
-        let stopped = scan_with(&root, how, ScanHelp { digests: None, progress: &progress });
+        let help = ScanHelp { progress: &progress, ..ScanHelp::none() };
+        let stopped = scan_with(&root, how, help);
         assert!(matches!(stopped, Err(ScanError::Stopped)));
     }
 }
