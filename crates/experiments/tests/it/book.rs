@@ -15,7 +15,6 @@ const FULL: &str = r#"
     kind = "fat-tree"
     uplink_rate = "1Gbps"
     shape = { pods = 2, tors_per_pod = 2, hosts_per_tor = 2, aggs_per_pod = 1, cores_per_agg = 1 }
-    graph = "host a"
     links = [{ between = ["tor0", "agg0"], rate = "1Gbps", reverse_rate = "1Gbps" }]
     data_loss = 0.1
     control_loss = 0.1
@@ -91,8 +90,8 @@ fn every_key_of_a_scenario_is_in_the_book() {
         keys(&Table::try_from(&scenario).unwrap(), &mut all);
     }
     assert!(all.len() > 70, "{}: {all:?}", all.len());
-    // Those of files only, and what a table `[sweep]` is.
-    all.extend(["graph_file", "file"].map(str::to_owned));
+    // Those of files and graphs only.
+    all.extend(["graph", "graph_file", "matrix", "matrix_file", "file"].map(str::to_owned));
     for key in all {
         let named = [format!("`{key}`"), format!("[{key}]"), format!("{{ {key} =")];
         assert!(named.iter().any(|name| PAGE.contains(name)), "`{key}` is not in scenarios.md");

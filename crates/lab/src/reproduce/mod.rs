@@ -3,6 +3,7 @@
 mod long_link;
 mod record;
 pub mod report;
+mod whole_file;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use super::report::save;
+use super::whole_file::save;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use wellspring_figures::plot::Plot;

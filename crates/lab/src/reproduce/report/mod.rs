@@ -7,15 +7,14 @@ mod papers;
 mod plot;
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
 use super::record::Record;
+use super::whole_file::save;
 use anyhow::{Context, Result};
 use papers::{OPEN, PAPERS, file};
 use wellspring_figures::QUESTIONS;
 use wellspring_figures::plot::Plot;
-use wellspring_store::atomic_file::AtomicFile;
 
 /// Writes `index.html` and, with the plots beside it, `report.md`.
 ///
@@ -68,21 +67,6 @@ pub fn write_plot(plot: &Plot, folder: &Path, name: &str) -> Result<()> {
     let svg = plot::svg(plot)?;
     let (head, rest) = svg.split_once('>').unwrap_or_default();
     save(folder, name, &format!("{head}><style>{}</style>{rest}", palette::style()))
-}
-
-/// Writes a file into a folder, which is made if it is missing. What has that name now stays unless the new one is whole.
-///
-/// # Errors
-/// Those of the file.
-pub(super) fn save(folder: &Path, name: &str, text: &str) -> Result<()> {
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    let path = folder.join(name);
-    let write = || {
-        let mut file = AtomicFile::output(&path)?;
-        file.write_all(text.as_bytes())?;
-        file.finish()
-    };
-    write().with_context(|| path.display().to_string())
 }
 
 #[cfg(test)]
