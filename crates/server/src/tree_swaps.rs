@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::sync::{PoisonError, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 use super::event_limit::ANYBODY;
