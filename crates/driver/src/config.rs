@@ -13,14 +13,13 @@ use crate::ConfigError;
 use crate::memory_limit::memory_limit;
 use crate::setters;
 use crate::socket::SocketConfig;
+use crate::steering::MAX_LOOPS;
 
 /// Payload of NDP's packets \[bytes\]: with all headers it fits an Ethernet frame by IPv6, too.
 const NDP_PAYLOAD: u16 = 1_408;
 
 /// Ports of a driver, at most: each has socket buffers of its own.
 pub const MAX_PORTS: u8 = 64;
-/// Event loops of a driver, at most.
-pub const MAX_LOOPS: u8 = 64;
 /// Threads and hosts of a driver, at most.
 const MAX_WORKERS: usize = 1_024;
 const MAX_PEERS: usize = 1 << 20;

@@ -33,6 +33,7 @@ mod boxed;
 pub mod clock;
 mod config;
 mod config_error;
+mod each_loop;
 mod event;
 mod event_loop;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -66,8 +67,9 @@ pub use {
 };
 
 pub use address::canonical;
-pub use config::{DriverConfig, DscpMap, Faults, MAX_LOOPS, MAX_PORTS, TrimTaps};
+pub use config::{DriverConfig, DscpMap, Faults, MAX_PORTS, TrimTaps};
 pub use config_error::ConfigError;
+pub(crate) use each_loop::EachLoop;
 pub use event::{
     ControlMessage, ControlSink, EventSink, Failure, KeyTrouble, PeerChannel, Refusal, SessionEvent,
 };
@@ -79,5 +81,5 @@ pub(crate) use run::{Builder, RunningDriver};
 pub(crate) use shared::Shared;
 pub use start_error::StartError;
 pub use statistics::{Injected, ReceivePath, Received, Sent, Statistics};
-pub use steering::Steering;
-pub(crate) use steering::{EachLoop, Place};
+pub(crate) use steering::Place;
+pub use steering::{MAX_LOOPS, Steering};
