@@ -1,4 +1,4 @@
-//! What is kept of clients with quotas, in memory and in the ledger.
+//! Accounts of what is kept of clients with quotas, in memory and in the ledger.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use wellspring_trust::Quota;
 
+use super::account::{Account, Exceeded, MAX_FILES};
 use super::ledger::{Files, Found, Ledger, Locked, Owned, is_there};
-use super::{Account, Exceeded, MAX_FILES, Promise};
 use crate::store::Root;
 
 /// Files and their owners, if they have any.
@@ -229,11 +229,9 @@ impl Kept {
         Ok(())
     }
 
-    /// Nothing is promised any more: it is there, or does not come.
-    pub(super) fn end_promise(&mut self, promise: &mut Promise) {
-        let (bytes, files) =
-            (std::mem::take(&mut promise.bytes), std::mem::take(&mut promise.new_files));
-        self.release(&promise.owner, |used| {
+    /// So many bytes and files are not promised any more.
+    pub(super) fn end_promise(&mut self, owner: &Arc<str>, (bytes, files): (u64, u64)) {
+        self.release(owner, |used| {
             used.promised_bytes = used.promised_bytes.saturating_sub(bytes);
             used.promised_files = used.promised_files.saturating_sub(files);
         });

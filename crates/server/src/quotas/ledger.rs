@@ -302,7 +302,7 @@ fn open_to_append(path: &Path) -> io::Result<File> {
     match open() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             match AtomicFile::private(path, Existing::Keep)?.finish() {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
                 _ => open(),
             }
         }

@@ -4,127 +4,25 @@
 //! [ledger](ledger) that outlives the process and that servers of one directory share; files that are not there any more
 //! are found when a quota would be exceeded, and when the server starts. The ledger is read when it is first of use.
 
+mod account;
 mod kept;
 mod ledger;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use wellspring_trust::{Identity, Quota};
-
-use super::address_limit::source_of;
 use crate::store::{Root, StoreError};
+pub(super) use account::{Account, Exceeded};
 use kept::{Changes, Kept};
 pub(super) use ledger::stat_below;
 use ledger::{Owned, is_there};
 
-/// Files that are accounted for, at most: each takes its name and about a hundred bytes of memory.
-const MAX_FILES: usize = 1_000_000;
 /// Pause after a look at the files that are accounted for, for each of them: a look takes a hundredth of that.
 const PAUSE_A_FILE: Duration = Duration::from_micros(200);
-
-/// A client that has a quota.
-#[derive(Clone, Debug)]
-pub(super) struct Account {
-    /// The key's fingerprint, or the address.
-    owner: Arc<str>,
-    /// As people know it.
-    shown: String,
-    quota: Quota,
-}
-
-impl Account {
-    /// That of a key, or where there are no keys of an address; `None` if it has no quota.
-    pub(super) fn of(
-        identity: Option<&Identity>,
-        client: SocketAddr,
-        of_addresses: Quota,
-    ) -> Option<Self> {
-        let (owner, shown, quota) = match identity {
-            Some(Identity { name, fingerprint, rights }) => {
-                (fingerprint.to_string(), format!("key {name}"), rights.quota)
-            }
-            None => {
-                let source = source_of(client).to_string();
-                (source.clone(), source, of_addresses)
-            }
-        };
-        (!quota.is_none()).then(|| Account { owner: owner.into(), shown, quota })
-    }
-
-    /// Whether what is kept of its puts is counted.
-    pub(super) fn counts_what_is_kept(&self) -> bool {
-        self.quota.bytes.is_some() || self.quota.files.is_some()
-    }
-
-    /// Files that it may have.
-    pub(super) fn max_files(&self) -> Option<u64> {
-        self.quota.files.map(NonZeroU64::get)
-    }
-}
-
-/// A quota that forbids something.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Exceeded {
-    Sessions {
-        shown: String,
-        limit: u64,
-    },
-    Bytes {
-        shown: String,
-        quota: Quota,
-        has: u64,
-        wanted: u64,
-    },
-    Files {
-        shown: String,
-        limit: u64,
-        has: u64,
-        wanted: u64,
-    },
-    /// That of all clients together.
-    Accounted,
-    /// None: what is kept is not known.
-    Unread {
-        reason: String,
-    },
-}
-
-impl fmt::Display for Exceeded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let more = "or ask the server's operator for more";
-        match self {
-            Exceeded::Sessions { shown, limit } => write!(
-                f,
-                "quota max-sessions={limit} of {shown} is used up: wait until a transfer ends, {more}"
-            ),
-            Exceeded::Bytes { shown, quota, has, wanted } => write!(
-                f,
-                "quota {quota} of {shown}: it has {has} bytes there, and {wanted} more are too many; remove some, {more}"
-            ),
-            Exceeded::Files { shown, limit, has, wanted } => write!(
-                f,
-                "quota max-files={limit} of {shown}: it has {has} there, and {wanted} more are too many; remove some, {more}"
-            ),
-            Exceeded::Unread { reason } => {
-                write!(
-                    f,
-                    "the server cannot read what is kept of whom ({reason}); tell its operator"
-                )
-            }
-            Exceeded::Accounted => write!(
-                f,
-                "the server keeps accounts of {MAX_FILES} files already; ask its operator to remove some"
-            ),
-        }
-    }
-}
 
 /// Requests refused since a quota was used up, by the quota.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -256,7 +154,7 @@ impl Quotas {
         let files: Changes = files.collect();
         let mut kept = self.kept();
         let before = kept.enter(files.clone(), true);
-        kept.end_promise(&mut promise);
+        promise.end(&mut kept);
         Ok(Announced { files, before: before? })
     }
 
@@ -368,11 +266,19 @@ impl Drop for Session {
     }
 }
 
+impl Promise {
+    /// Nothing is promised any more: it is there, or does not come.
+    fn end(&mut self, kept: &mut Kept) {
+        let taken = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.new_files));
+        kept.end_promise(&self.owner, taken);
+    }
+}
+
 impl Drop for Promise {
     fn drop(&mut self) {
         if self.bytes > 0 || self.new_files > 0 {
             let quotas = Arc::clone(&self.quotas);
-            quotas.kept().end_promise(self);
+            self.end(&mut quotas.kept());
         }
     }
 }
