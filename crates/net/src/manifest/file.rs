@@ -57,6 +57,14 @@ pub fn kept_sections(cache: &DigestCache, digest: &Digest, size: u64) -> Option<
     (is_whole && root_of(&sections, size, SECTION) == Some(*digest)).then_some(sections)
 }
 
+impl PageId {
+    /// Whether its nodes are hashed from the file of an object of that size when they are asked for: they are shorter
+    /// than those that are kept of every object.
+    pub fn is_read(&self, size: u64) -> bool {
+        self.node_len < SECTION || size <= SECTION
+    }
+}
+
 /// The nodes of a page, from the bytes of the file below it.
 ///
 /// # Errors

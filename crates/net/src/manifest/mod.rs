@@ -80,12 +80,6 @@ impl PageId {
         self.node_len.saturating_mul(PAGE_NODES)
     }
 
-    /// Whether its nodes are hashed from the file of an object of that size when they are asked for: they are shorter
-    /// than those that are kept of every object.
-    pub fn is_read(&self, size: u64) -> bool {
-        self.node_len < file::SECTION || size <= file::SECTION
-    }
-
     /// The bytes below it, of an object of that size.
     pub fn range(&self, size: u64) -> Range<u64> {
         let start = self.index.saturating_mul(self.span()).min(size);
