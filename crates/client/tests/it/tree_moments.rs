@@ -76,14 +76,17 @@ fn takes_names(directory: &Path, modified: SystemTime, transfer: impl FnOnce()) 
     let theirs: Vec<(String, File)> = theirs.collect();
     let take = || {
         let mut left: Vec<String> = names.collect();
-        while !is_over.load(Ordering::Relaxed) {
+        loop {
+            let is_last = is_over.load(Ordering::Relaxed);
             left.retain(|name| {
                 let is_there = directory.join(name).exists();
                 // In between anybody may have it.
                 !is_there || fs::rename(home.path().join(name), directory.join(name)).is_err()
             });
+            if is_last {
+                return left.len();
+            }
         }
-        left.len()
     };
     std::thread::scope(|scope| {
         let taking = scope.spawn(take);
