@@ -38,6 +38,7 @@ mod put_requests;
 mod put_space;
 mod puts;
 mod quotas;
+mod recent_clients;
 mod requests;
 mod running;
 mod samples;

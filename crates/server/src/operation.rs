@@ -1,10 +1,9 @@
 //! Operation of a running server: settings that change, transfers that run, and its end in good order.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
-use std::time::{self, Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
 use wellspring_core::{Rate, SessionId};
@@ -22,29 +21,6 @@ use crate::store::tree::path_of;
 /// How long a server stays after its last transfer: who has put an object asks what became of it, and who moves a directory
 /// asks for more of it.
 const LINGER: Duration = Duration::from_secs(1);
-
-/// Clients remembered as those of a moment ago, at most.
-const MAX_RECENT: usize = 4_096;
-
-/// Clients whose fetches ended a moment ago: who fetches a directory is about to begin the next.
-#[derive(Debug, Default)]
-pub(super) struct RecentClients(Mutex<VecDeque<(time::Instant, SocketAddr)>>);
-
-impl RecentClients {
-    pub(super) fn add(&self, client: SocketAddr) {
-        let mut recent = lock(&self.0);
-        if recent.len() >= MAX_RECENT {
-            recent.pop_front();
-        }
-        recent.push_back((crate::clock::now(), client));
-    }
-
-    fn all(&self) -> Vec<SocketAddr> {
-        let now = crate::clock::now();
-        let is_recent = |at: time::Instant| now.saturating_duration_since(at) <= LINGER;
-        lock(&self.0).iter().filter(|(at, _)| is_recent(*at)).map(|(_, client)| *client).collect()
-    }
-}
 
 impl Server {
     /// Uses other settings from now on. No transfer ends: rights and permissions count when one begins.
@@ -108,7 +84,10 @@ impl Server {
         let given = || sends.given() + puts.given();
         let is_idle = sends.taken() + puts.taken() == 0;
         let idle = async {
-            while !is_idle {
+            if is_idle {
+                return;
+            }
+            loop {
                 tokio::join!(sends.idle(), puts.idle());
                 let before = given();
                 sleep_until((Instant::now() + LINGER).min(until)).await;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Existing;
+use crate::tree::Meta;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::Path;
@@ -512,7 +513,7 @@ fn an_object_is_complete_only_where_its_name_leads_to() {
     let parts = [part("x"), part("deep/x")];
     swap("served", "old");
     parts.iter().for_each(|part| is_replaced(part.commit()));
-    is_replaced(parts[0].commit_as(0o600, std::time::SystemTime::now()).map(|()| None));
+    is_replaced(parts[0].commit_as(&Meta::default()).map(|()| None));
     drop(parts);
     assert_eq!(listing(&at("old")), ["deep"]);
     assert_eq!(listing(&at("old/deep")), [""; 0]);
