@@ -174,11 +174,7 @@ pub async fn run(
     let mut signals = Signals::new()?;
     let mut config = configure(args)?;
     let json = args.json;
-    let left_out: fn(u64) -> String = match json {
-        true => |lines| json!({"event": "left_out", "lines": lines}).to_string(),
-        false => |lines| format!("{} left out: nobody read them", counted(lines, "line")),
-    };
-    let lines = Lines::start(left_out).map_err(|error| Failed::system("a thread", &error))?;
+    let lines = lines_of_events(json)?;
     let of_events = lines.clone();
     config.events = Arc::new(move |event| match json {
         true => of_events.print(events::to_json(&event).to_string()),
@@ -296,6 +292,15 @@ pub async fn run(
     }
     lines.flush(LAST_LINES);
     Ok(())
+}
+
+/// Where events are printed.
+fn lines_of_events(json: bool) -> Result<Lines, Failed> {
+    let left_out: fn(u64) -> String = match json {
+        true => |lines| json!({"event": "left_out", "lines": lines}).to_string(),
+        false => |lines| format!("{} left out: nobody read them", counted(lines, "line")),
+    };
+    Lines::start(left_out).map_err(|error| Failed::system("a thread", &error))
 }
 
 /// The limits of what is sent and received, as they are from now on. Those that the server has may be of a minute ago.
