@@ -106,13 +106,13 @@ async fn permissions_change_while_a_server_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stops_lets_transfers_end_and_begins_none() {
-    let client = Arc::new(client(|_| {}));
+    let [client, stranger] = [(); 2].map(|()| Arc::new(client(|_| {})));
     let (served, fetched) = slow(&client, |_| {}).await;
     // At once: one is under way.
     assert_eq!(served.server.drain(Duration::ZERO).await, 1);
     assert!(served.server.is_draining());
     let folder = tempfile::tempdir().expect("directory");
-    let other = fetch(&client, &[&served], &options(), &folder.path().join("other")).await;
+    let other = fetch(&stranger, &[&served], &options(), &folder.path().join("other")).await;
     let error = other.expect_err("refused").to_string();
     assert!(error.contains("stopping"), "{error}");
     let draining = served.server.drain(GUARD);
