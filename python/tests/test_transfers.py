@@ -186,7 +186,7 @@ def test_put_and_listing(server: Served, tmp_path: Path, data: random.Random) ->
     stat = wellspring.stat(f"{host.address}/{entries[-1].path}")
     assert (stat.size, stat.digest) == (50_000, report.digest)
     (tmp_path / "other").write_bytes(b"other")
-    with pytest.raises(errors.NoHost, match="nothing was sent") as caught:
+    with pytest.raises(errors.NoHost, match="nothing of it was sent") as caught:
         wellspring.put(tmp_path / "other", host.address, name="deep/er/new", force=True)
     assert "--allow-overwrite" in caught.value.hint
     assert any("Received" in event for event in host.events())
